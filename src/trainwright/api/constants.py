@@ -1,0 +1,93 @@
+"""Names, labels, annotations and environment variables.
+
+All of them are part of the wire contract (spec 01 section 1.6, spec 02 section 1) unless a comment says
+that they are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP: Final = "trainer.kubeflow.org"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+TRAIN_JOB: Final = "TrainJob"
+TRAINING_RUNTIME: Final = "TrainingRuntime"
+CLUSTER_TRAINING_RUNTIME: Final = "ClusterTrainingRuntime"
+
+JOBSET_GROUP: Final = "jobset.x-k8s.io"
+JOBSET_API_VERSION: Final = f"{JOBSET_GROUP}/v1alpha2"
+JOB_SET: Final = "JobSet"
+
+CONTROLLER_NAME: Final = "trainer.kubeflow.org/trainjob-controller"
+MULTIKUEUE_CONTROLLER_NAME: Final = "kueue.x-k8s.io/multikueue"
+
+# Field managers of server-side apply.
+FIELD_MANAGER: Final = "trainer"
+STATUS_FIELD_MANAGER: Final = "trainer-status"
+
+ANCESTOR_LABEL: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
+ANCESTOR_TRAINER: Final = "trainer"
+ANCESTOR_DATASET_INITIALIZER: Final = "dataset-initializer"
+ANCESTOR_MODEL_INITIALIZER: Final = "model-initializer"
+# Which container each ancestor step must have.
+ANCESTOR_CONTAINERS: Final = {
+    ANCESTOR_TRAINER: "node",
+    ANCESTOR_DATASET_INITIALIZER: "dataset-initializer",
+    ANCESTOR_MODEL_INITIALIZER: "model-initializer",
+}
+
+NODE: Final = "node"
+LAUNCHER: Final = "launcher"
+DATASET_INITIALIZER: Final = "dataset-initializer"
+MODEL_INITIALIZER: Final = "model-initializer"
+
+INITIALIZER_VOLUME: Final = "initializer"
+DATASET_MOUNT_PATH: Final = "/workspace/dataset"
+MODEL_MOUNT_PATH: Final = "/workspace/model"
+STORAGE_URI_ENV: Final = "STORAGE_URI"
+
+TRAINER_PORT: Final = 29500
+
+FRAMEWORK_LABEL: Final = "trainer.kubeflow.org/framework"
+SUPPORT_LABEL: Final = "trainer.kubeflow.org/support"
+SUPPORT_DEPRECATED: Final = "deprecated"
+WEBHOOK_VALIDATION_LABEL: Final = "trainer.kubeflow.org/webhook-validation"
+LEGACY_FINALIZER: Final = "trainer.kubeflow.org/resource-in-use"
+
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"  # label and annotation of a pod
+RANK_FIELD_PATH: Final = f"metadata.annotations['{COMPLETION_INDEX}']"
+
+# Labels (and annotations) that the JobSet controller sets on child Jobs and their pods.
+JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"
+REPLICATED_JOB_NAME: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+REPLICATED_JOB_REPLICAS: Final = "jobset.sigs.k8s.io/replicatedjob-replicas"
+JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+JOB_GLOBAL_INDEX: Final = "jobset.sigs.k8s.io/job-global-index"
+RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
+BATCH_JOB_NAME: Final = "batch.kubernetes.io/job-name"
+
+# Torch.
+PET_NNODES: Final = "PET_NNODES"
+PET_NPROC_PER_NODE: Final = "PET_NPROC_PER_NODE"
+PET_NODE_RANK: Final = "PET_NODE_RANK"
+PET_MASTER_ADDR: Final = "PET_MASTER_ADDR"
+PET_MASTER_PORT: Final = "PET_MASTER_PORT"
+
+# Progress reports (spec 03 section 1).
+PROGRESS_URL_ENV: Final = "KUBEFLOW_TRAINER_SERVER_URL"
+PROGRESS_CA_ENV: Final = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
+PROGRESS_TOKEN_ENV: Final = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 (the name of a variable that holds a path)
+
+# Ours. Content-addressed runtime snapshots (design.md section 3): ConfigMap `trainer-runtime-<hash>`.
+SNAPSHOT_NAME_PREFIX: Final = "trainer-runtime-"
+SNAPSHOT_KEY: Final = "runtime"  # the peer's key, in `<trainjob>-runtime-snapshot` as well
+PEER_SNAPSHOT_SUFFIX: Final = "-runtime-snapshot"
+# Hash of what was rendered into a JobSet that JobSet holds immutable: tells on resume whether the JobSet
+# can be kept, without reading it back.
+TEMPLATE_HASH_ANNOTATION: Final = "trainer.kubeflow.org/template-hash"
+# A user asked to end the job for good (`trainwright stop`): value is the RFC 3339 time of the request.
+STOP_ANNOTATION: Final = "trainer.kubeflow.org/stop-requested"
+# Where a job that runs on this machine was submitted; containers without `workingDir` start there.
+WORKING_DIRECTORY_ANNOTATION: Final = "trainer.kubeflow.org/local-working-directory"

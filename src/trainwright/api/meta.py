@@ -1,0 +1,106 @@
+"""Object metadata and conditions, as the Kubernetes API conventions have them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+# A JSON object that is passed on as it is, so that fields newer than ours survive.
+Json = dict[str, Any]
+
+# An amount as users write it ("500m", "1Gi", 2): exact arithmetic is in `api.quantity`.
+QuantityValue = str | int | float
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of everything that goes over the wire: camelCase names, absent fields are left out.
+
+    `None` means absent, which is not the zero value.
+    """
+
+
+class OwnerReference(ApiStruct, frozen=True, kw_only=True):
+    """Who owns an object; deleting the owner deletes it."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
+    """What every object carries."""
+
+    name: str = ""
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: Int64 | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: Int64 | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    finalizers: list[str] | None = None
+
+
+class Condition(ApiStruct, frozen=True, kw_only=True):
+    """One observation about an object; `status` is "True", "False" or "Unknown"."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: datetime
+    observed_generation: Int64 | None = None
+
+
+class LabelsAndAnnotations(ApiStruct, frozen=True, kw_only=True):
+    """The part of metadata that templates and patches may set."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class ObjectKey(msgspec.Struct, frozen=True, order=True):
+    """Which object: kind, namespace (empty for cluster-scoped kinds) and name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def build_owner_reference(api_version: str, kind: str, meta: ObjectMeta) -> OwnerReference:
+    """Return the controlling owner reference to the object with this metadata, which must have a uid."""
+    if meta.uid is None:
+        raise ValueError(f"{kind} {meta.name!r} has no uid yet")
+    return OwnerReference(
+        api_version=api_version,
+        kind=kind,
+        name=meta.name,
+        uid=meta.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def is_controlled_by(meta: ObjectMeta, owner: ObjectMeta) -> bool:
+    """Say whether `owner` is the controlling owner, by uid."""
+    return any(ref.controller and ref.uid == owner.uid for ref in meta.owner_references or ())
+
+
+def truncate_to_seconds(moment: datetime) -> datetime:
+    """Return the moment in UTC with the second as its finest unit, as metav1.Time stores it."""
+    return moment.astimezone(UTC).replace(microsecond=0)

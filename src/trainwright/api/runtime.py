@@ -1,0 +1,125 @@
+"""TrainingRuntime and ClusterTrainingRuntime: how a kind of training runs (spec 01 section 1.5)."""
+
+from __future__ import annotations
+
+from trainwright.api.constants import API_VERSION, CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
+from trainwright.api.meta import ApiStruct, Int32, Json, LabelsAndAnnotations, ObjectMeta
+
+
+class EnvInjectionTarget(ApiStruct, frozen=True, kw_only=True):
+    """Containers of one replicated job, besides the trainer's, that get the torch environment."""
+
+    job_name: str
+    container_names: list[str]
+
+
+class EnvInjection(ApiStruct, frozen=True, kw_only=True):
+    """Where else the torch environment goes."""
+
+    targets: list[EnvInjectionTarget] | None = None
+
+
+class TorchPolicy(ApiStruct, frozen=True, kw_only=True):
+    """The job is started by torchrun."""
+
+    env_injection: EnvInjection | None = None
+
+
+class MPIPolicy(ApiStruct, frozen=True, kw_only=True):
+    """The job is started by mpirun. Defaults: 1 process, OpenMPI, /root/.ssh, launcher apart."""
+
+    num_proc_per_node: Int32 | None = None
+    mpi_implementation: str | None = None
+    ssh_auth_mount_path: str | None = None
+    run_launcher_as_node: bool | None = None
+
+
+class JAXPolicy(ApiStruct, frozen=True, kw_only=True):
+    """The job is a JAX distributed program."""
+
+
+class XGBoostPolicy(ApiStruct, frozen=True, kw_only=True):
+    """The job uses XGBoost's collective."""
+
+
+class FluxPolicy(ApiStruct, frozen=True, kw_only=True):
+    """The job runs under Flux. Default: 1 process per node."""
+
+    num_proc_per_node: Int32 | None = None
+
+
+class MLPolicy(ApiStruct, frozen=True, kw_only=True):
+    """How processes of the job find each other; at most one of the five frameworks."""
+
+    num_nodes: Int32 | None = None
+    torch: TorchPolicy | None = None
+    mpi: MPIPolicy | None = None
+    jax: JAXPolicy | None = None
+    xgboost: XGBoostPolicy | None = None
+    flux: FluxPolicy | None = None
+
+
+class CoschedulingPolicy(ApiStruct, frozen=True, kw_only=True):
+    """Gang scheduling by the scheduler-plugins project. Default timeout: 60 s."""
+
+    schedule_timeout_seconds: Int32 | None = None
+
+
+class NetworkTopology(ApiStruct, frozen=True, kw_only=True):
+    """Volcano's network topology. Defaults: hard, tier 1."""
+
+    mode: str | None = None
+    highest_tier_allowed: int | None = None
+
+
+class VolcanoPolicy(ApiStruct, frozen=True, kw_only=True):
+    """Gang scheduling by Volcano."""
+
+    network_topology: NetworkTopology | None = None
+
+
+class PodGroupPolicy(ApiStruct, frozen=True, kw_only=True):
+    """Gang scheduling; at most one of the two."""
+
+    coscheduling: CoschedulingPolicy | None = None
+    volcano: VolcanoPolicy | None = None
+
+
+class JobSetTemplate(ApiStruct, frozen=True, kw_only=True):
+    """The JobSet that a job becomes. `spec` is a JobSet v1alpha2 spec and stays plain JSON.
+
+    `api.jobset.JobSetSpec` is the typed view of it, for reading.
+    """
+
+    metadata: LabelsAndAnnotations | None = None
+    spec: Json | None = None
+
+
+class RuntimeSpec(ApiStruct, frozen=True, kw_only=True):
+    """How a kind of training runs."""
+
+    ml_policy: MLPolicy | None = None
+    pod_group_policy: PodGroupPolicy | None = None
+    template: JobSetTemplate | None = None
+    ttl_seconds_after_finished: Int32 | None = None  # ours: default for jobs that set none
+
+
+class TrainingRuntime(ApiStruct, frozen=True, kw_only=True):
+    """A runtime for one namespace."""
+
+    metadata: ObjectMeta
+    api_version: str = API_VERSION
+    kind: str = TRAINING_RUNTIME
+    spec: RuntimeSpec | None = None
+
+
+class ClusterTrainingRuntime(ApiStruct, frozen=True, kw_only=True):
+    """A runtime for all namespaces."""
+
+    metadata: ObjectMeta
+    api_version: str = API_VERSION
+    kind: str = CLUSTER_TRAINING_RUNTIME
+    spec: RuntimeSpec | None = None
+
+
+Runtime = TrainingRuntime | ClusterTrainingRuntime

@@ -1,0 +1,93 @@
+"""Where things lie in the state directory. Names only: nothing is read or written here.
+
+<root>/        $TRAINWRIGHT_STATE, else $XDG_STATE_HOME/trainwright, else ~/.local/state/trainwright
+  store.db                       all objects (SQLite, WAL)
+  jobs/<TrainJob uid>/
+    lock                         held (flock) by the supervisor as long as it lives
+    supervisor.json              {pid, startTime}: who holds the lock
+    supervisor.log
+    progress.jsonl               reported metrics, one report a line
+    token                        the job's progress token, mode 0600
+    pods/<pod name>/<container>.log    plus .1 ... after rotation
+    pods/<pod name>/ranks/<rank>.log   one per rank, where the framework tells them apart
+  volumes/<namespace>/<claim>/   what a PersistentVolumeClaim holds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+
+class StatePaths(msgspec.Struct, frozen=True):
+    """The layout below one root."""
+
+    root: Path
+
+    @property
+    def store(self) -> Path:
+        """The database."""
+        return self.root / "store.db"
+
+    @property
+    def jobs(self) -> Path:
+        """One folder per TrainJob uid."""
+        return self.root / "jobs"
+
+    def job(self, uid: str) -> JobPaths:
+        """The folder of one TrainJob."""
+        return JobPaths(self.jobs / uid)
+
+    def volume(self, namespace: str, claim: str) -> Path:
+        """What a claim holds."""
+        return self.root / "volumes" / namespace / claim
+
+
+class JobPaths(msgspec.Struct, frozen=True):
+    """The layout below one TrainJob's folder."""
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        """Held by the supervisor as long as it lives."""
+        return self.root / "lock"
+
+    @property
+    def supervisor(self) -> Path:
+        """Who holds the lock: pid and start time."""
+        return self.root / "supervisor.json"
+
+    @property
+    def supervisor_log(self) -> Path:
+        """What the supervisor has to say."""
+        return self.root / "supervisor.log"
+
+    @property
+    def progress(self) -> Path:
+        """Reported metrics, one JSON object a line."""
+        return self.root / "progress.jsonl"
+
+    @property
+    def token(self) -> Path:
+        """The job's progress token."""
+        return self.root / "token"
+
+    @property
+    def pods(self) -> Path:
+        """One folder per pod."""
+        return self.root / "pods"
+
+    def pod(self, name: str) -> Path:
+        """The folder of one pod."""
+        return self.pods / name
+
+
+def build_state_paths(environment: Mapping[str, str], home: Path) -> StatePaths:
+    """Return the layout for this user: TRAINWRIGHT_STATE, else XDG_STATE_HOME, else ~/.local/state."""
+    if chosen := environment.get("TRAINWRIGHT_STATE"):
+        return StatePaths(Path(chosen).expanduser().absolute())
+    base = environment.get("XDG_STATE_HOME")
+    return StatePaths((Path(base) if base else home / ".local" / "state") / "trainwright")

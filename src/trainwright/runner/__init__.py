@@ -1,0 +1,1 @@
+"""Runs JobSets on one machine: a small JobSet and Job controller, executors, and the supervisor."""
