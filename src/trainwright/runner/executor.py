@@ -28,7 +28,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     `environment` is the environment of whoever submitted or resumed the job; containers inherit it.
     `working_directory` is where containers without `workingDir` start.
     `devices` are the accelerators of this pod by UUID; empty where it has none.
-    `extra_environment` is added to every container (progress URL and the like) and gives way to the pod's own.
+    `extra_environment` is added to every container (progress URL and the like) but gives way to its own.
     """
 
     folder: Path
