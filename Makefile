@@ -1,25 +1,53 @@
-# `make demo` and `make test` do all the set-up themselves. Needs Python >= 3.11 and make.
+# `make demo` and `make test` do all the set-up themselves. Needs Python >= 3.11 and make, nothing else.
 PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 RUN := $(BIN)/python -m
 
-.PHONY: demo test check unit bench docs clean
+.PHONY: help demo test check lint bench docs changelog clean
 
-# The clone's own environment: packages shared through the cache, the project itself in editable form.
+help:
+	@echo "make demo    train a classifier of handwritten digits as a TrainJob of 2 nodes x 2 processes"
+	@echo "make test    every test; installs what they need"
+	@echo "make check   format, lint, types, layers and unit tests, in under two minutes"
+	@echo "make bench   the benchmarks, as ratios"
+	@echo "make docs    the documentation, into docs/_build/html"
+
+# The clone's own environment: packages shared through the user's cache, the project itself in editable form.
 .venv/ready: requirements/dev.txt pyproject.toml scripts/environment
 	@env=$$(scripts/environment dev) && rm -rf .venv && $(PYTHON) -m venv --without-pip .venv && \
 	site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	$$env/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$site/shared.pth && \
-	$$env/bin/python -m pip --quiet --disable-pip-version-check --python $(BIN)/python install --no-deps --no-build-isolation --editable . && \
+	$$env/bin/python -m pip --quiet --disable-pip-version-check --python $(BIN)/python \
+	  install --no-deps --no-build-isolation --editable . && \
 	touch $@
 
-check: .venv/ready
+demo: .venv/ready
+	@train=$$(scripts/environment train) && PATH="$$train/bin:$$PATH" TRAINWRIGHT=$(CURDIR)/$(BIN)/trainwright \
+	bash examples/digits/demo.sh
+
+lint: .venv/ready
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
-	$(BIN)/python -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
-	$(RUN) pytest -q -m 'not e2e' -n 2
+	$(BIN)/python -c 'from importlinter.cli import lint_imports_command as main; main()'
+
+check: lint
+	$(RUN) pytest -q -n 2 -m 'not e2e and not slow'
+
+test: .venv/ready
+	@train=$$(scripts/environment train) && TRAINWRIGHT_TRAIN_ENV=$$train \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
+
+bench: .venv/ready
+	@train=$$(scripts/environment train) && TRAINWRIGHT_TRAIN_ENV=$$train $(BIN)/python benchmarks/run.py
+
+docs: .venv/ready
+	$(RUN) sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+changelog: .venv/ready
+	$(RUN) towncrier build --draft
 
 clean:
 	rm -rf .venv docs/_build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
