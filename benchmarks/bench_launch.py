@@ -1,8 +1,9 @@
 """How much does `trainwright run` add to bare torchrun for the same script?
 
 Data: a script that initialises gloo over 2 processes, makes one all-reduce and ends; started alternately by
-`torchrun` and by `trainwright run`, medians. Baseline: torchrun. Bias: the script is so short that the launcher is
-all there is to see; a real training hides it. Needs the training environment (TRAINWRIGHT_TRAIN_ENV).
+`torchrun` and by `trainwright run`, medians. Baseline: torchrun. Bias: the script is so short that the
+launcher is all there is to see; a real training hides it. Needs the training environment
+(TRAINWRIGHT_TRAIN_ENV).
 """
 
 from __future__ import annotations

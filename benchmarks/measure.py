@@ -1,8 +1,8 @@
 """What every benchmark here shares: how a figure is taken, and how it is shown.
 
-A benchmark is a module `bench_*.py` with a docstring that states its question, its data and its own bias, and
-a function `measure() -> list[Figure]`. A figure is a duration of ours beside a baseline's, taken in the same run
-on the same machine: the ratio is what counts.
+A benchmark is a module `bench_*.py` with a docstring that states its question, its data and its own bias,
+and a function `measure() -> list[Figure]`. A figure is a duration of ours beside a baseline's, taken in the
+same run on the same machine: the ratio is what counts.
 """
 
 from __future__ import annotations
