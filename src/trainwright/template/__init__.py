@@ -1,4 +1,11 @@
 """A runtime's JobSet template as one thinks of it: patches merged in, steps, counts, resources.
 
-Stands below admission and render, so that what is checked is exactly what is rendered.
+Stands below admission and render, so that what is checked is exactly what is rendered:
+
+    shape            what a template must look like before anything here reads it
+    merge, patches   runtimePatches laid over the template
+    merged           the template of one TrainJob: patches and resources in
+    pod_sets         how many pods each replicated job has, and their addresses
+    resources        merging resources, counting accelerators and CPUs
+    replicated_jobs, rewrite, upsert    reading and building parts of the plain JSON
 """

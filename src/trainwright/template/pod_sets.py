@@ -1,0 +1,133 @@
+"""Pod sets: for each replicated job of a TrainJob, how many pods there are and where they are reached.
+
+Counts and addresses are the same for admission (the longest derived name), for frameworks (ranks, the
+address of rank 0) and for the JobSet that is rendered. Source: spec 01 section 5.2 (E, I), spec 02 sections
+2.4, 2.5, 3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from trainwright.api.constants import ANCESTOR_CONTAINERS, ANCESTOR_TRAINER
+from trainwright.api.meta import Json
+from trainwright.api.runtime import MLPolicy, RuntimeSpec
+from trainwright.api.trainjob import TrainJob
+from trainwright.template.merged import build_merged_template
+from trainwright.template.replicated_jobs import (
+    find_container,
+    get_ancestor,
+    get_job_spec,
+    get_pod_spec,
+    list_replicated_jobs,
+)
+
+
+class PodSet(msgspec.Struct, frozen=True, kw_only=True):
+    """One replicated job, as its pods are counted.
+
+    `replicas` is the number of Jobs: always 1 for the steps of a TrainJob (those with a known ancestor
+    label). `count` is the number of pods of each Job that run at a time, `completions` that of its indexes;
+    they differ only where a template that is no training step says so. `completions` is None for a Job
+    without indexes (completionMode NonIndexed) that ends with its first success. `is_count_derived` says
+    that the count comes from `numNodes`. `pod_spec` is the core/v1 PodSpec with patches and resources
+    merged; it is read, never changed.
+    """
+
+    name: str
+    ancestor: str | None
+    replicas: int
+    count: int
+    completions: int | None
+    is_count_derived: bool
+    pod_spec: Json
+
+    @property
+    def containers(self) -> list[Json]:
+        """The containers, without init containers, in order."""
+        return self.pod_spec.get("containers") or []
+
+    @property
+    def init_containers(self) -> list[Json]:
+        """The init containers, in order."""
+        return self.pod_spec.get("initContainers") or []
+
+    def find_container(self, name: str) -> Json | None:
+        """Return the container of that name; containers are searched before init containers."""
+        return find_container(self.pod_spec, name)
+
+
+def build_pod_sets(runtime_spec: RuntimeSpec, job: TrainJob) -> tuple[PodSet, ...]:
+    """Return the pod sets of a TrainJob, one for each replicated job of its runtime and in that order."""
+    num_nodes = job.spec.trainer.num_nodes if job.spec and job.spec.trainer else None
+    return count_pods(build_merged_template(runtime_spec, job).spec, runtime_spec.ml_policy, num_nodes)
+
+
+def count_pods(spec: Json | None, policy: MLPolicy | None, num_nodes: int | None) -> tuple[PodSet, ...]:
+    """Return the pod sets of a JobSet spec in which patches and resources are merged.
+
+    A trainer step gets the policy's number of nodes, or 1, where there is a policy, whatever its template
+    says; `num_nodes`, the TrainJob's own, goes to the *first* trainer step. Every other count is the
+    template's.
+    """
+    replicated_jobs = list_replicated_jobs(spec)
+    ancestors = [get_ancestor(replicated_job) for replicated_job in replicated_jobs]
+    first_trainer = ancestors.index(ANCESTOR_TRAINER) if ANCESTOR_TRAINER in ancestors else None
+    pod_sets = []
+    for i, (replicated_job, ancestor) in enumerate(zip(replicated_jobs, ancestors, strict=True)):
+        derived = None
+        if ancestor == ANCESTOR_TRAINER and policy is not None:
+            derived = max(policy.num_nodes or 1, 1)
+        if i == first_trainer and num_nodes is not None:
+            derived = num_nodes
+        pod_sets.append(_build_pod_set(replicated_job, ancestor, derived))
+    return tuple(pod_sets)
+
+
+def find_trainer_pod_set(pod_sets: tuple[PodSet, ...]) -> PodSet | None:
+    """Return the trainer pod set: the first whose ancestor is the trainer."""
+    return next((pod_set for pod_set in pod_sets if pod_set.ancestor == ANCESTOR_TRAINER), None)
+
+
+def build_subdomain(spec: Json | None, job_name: str) -> str:
+    """Return the subdomain of a TrainJob's pods: that of the JobSet's network, else the TrainJob's name."""
+    subdomain = ((spec or {}).get("network") or {}).get("subdomain")
+    return subdomain or job_name
+
+
+def build_endpoint(
+    job_name: str, pod_set: PodSet, subdomain: str, *, replica: int = 0, index: int = 0
+) -> str:
+    """Return the address of one pod within its namespace; by default that of the first (rank 0)."""
+    return f"{job_name}-{pod_set.name}-{replica}-{index}.{subdomain}"
+
+
+def iterate_endpoints(job_name: str, pod_set: PodSet, subdomain: str) -> Iterator[str]:
+    """Yield the address of every pod of a pod set, by replica and then by index.
+
+    Addresses are made as they are asked for: 10,000 of them cost nothing where nobody does.
+    """
+    indexes = pod_set.count if pod_set.completions is None else pod_set.completions
+    for replica in range(pod_set.replicas):
+        for index in range(indexes):
+            yield build_endpoint(job_name, pod_set, subdomain, replica=replica, index=index)
+
+
+def _build_pod_set(replicated_job: Json, ancestor: str | None, derived: int | None) -> PodSet:
+    job_spec = get_job_spec(replicated_job)
+    count = max(job_spec.get("parallelism") or 1, 1) if derived is None else derived
+    completions: int | None = job_spec.get("completions") if derived is None else derived
+    if completions is None and job_spec.get("completionMode") != "NonIndexed":
+        completions = count  # an Indexed Job, which JobSet makes of it, must have a number of completions
+    replicas = replicated_job.get("replicas")
+    return PodSet(
+        name=replicated_job["name"],
+        ancestor=ancestor,
+        replicas=1 if replicas is None or ancestor in ANCESTOR_CONTAINERS else replicas,
+        count=count,
+        completions=completions,
+        is_count_derived=derived is not None,
+        pod_spec=get_pod_spec(replicated_job),
+    )

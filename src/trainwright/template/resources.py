@@ -1,0 +1,78 @@
+"""What each training node asks for: merging `trainer.resourcesPerNode`, and counting accelerators and CPUs.
+
+Counts are always taken from the merged resources, so that a runtime with 4 GPUs whose TrainJob adds CPUs
+still counts 4 GPUs. Source: spec 01 section 5.2 (D), spec 02 section 2.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from trainwright.api.encoding import build_json
+from trainwright.api.meta import Json
+from trainwright.api.quantity import ZERO, Quantity, parse_quantity
+from trainwright.api.trainjob import ResourceRequirements
+from trainwright.template.merge import KeyedList, merge
+
+_CLAIMS: Final = {"claims": KeyedList(key="name", replaces=True)}
+
+
+def merge_resources(original: Json, change: ResourceRequirements) -> Json:
+    """Return core/v1 ResourceRequirements: limits and requests merged per resource name, claims by name.
+
+    The change wins. Its amounts are written in canonical form, because a JobSet takes strings and whole
+    numbers only.
+    """
+    amounts = {
+        field: {name: str(parse_quantity(value)) for name, value in given.items()}
+        for field, given in (("limits", change.limits), ("requests", change.requests))
+        if given
+    }
+    return merge(original, {**amounts, "claims": build_json(change.claims)}, _CLAIMS)
+
+
+class AcceleratorNames(msgspec.Struct, frozen=True, kw_only=True):
+    """Which extended resources are accelerators that a training process drives.
+
+    `substrings` match anywhere in the name, without regard to case; `names` are whole names.
+    """
+
+    substrings: tuple[str, ...] = ("gpu", "/mig-")
+    names: frozenset[str] = frozenset()
+
+    def match(self, resource: str) -> bool:
+        """Say whether the resource of that name is an accelerator."""
+        lowered = resource.lower()
+        return resource in self.names or any(part in lowered for part in self.substrings)
+
+
+# GPUs of any vendor and slices of NVIDIA's. TPUs and Gaudi are left out: torchrun cannot count them, so
+# that its `auto` would start one process per CPU of the machine.
+DEFAULT_ACCELERATORS: Final = AcceleratorNames()
+
+
+def count_accelerators(resources: Json, accelerators: AcceleratorNames = DEFAULT_ACCELERATORS) -> int:
+    """Return the number of accelerators of a container: the sum over all of their resource names, rounded up.
+
+    Each amount is the request, or the limit where nothing is requested.
+    """
+    requests, limits = _amounts(resources, "requests"), _amounts(resources, "limits")
+    names = sorted(name for name in {**limits, **requests} if accelerators.match(name))
+    return sum((_requested_or_limit(requests, limits, name) for name in names), start=ZERO).ceil()
+
+
+def count_cpus(resources: Json) -> int:
+    """Return the number of CPUs of a container, rounded up: the request, else the limit, else 0."""
+    return _requested_or_limit(_amounts(resources, "requests"), _amounts(resources, "limits"), "cpu").ceil()
+
+
+def _amounts(resources: Json, field: str) -> Mapping[str, Any]:
+    return resources.get(field) or {}
+
+
+def _requested_or_limit(requests: Mapping[str, Any], limits: Mapping[str, Any], name: str) -> Quantity:
+    requested = parse_quantity(requests.get(name, 0))
+    return requested or parse_quantity(limits.get(name, 0))
