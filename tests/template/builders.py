@@ -36,7 +36,7 @@ def replicated_job(
     job: Json | None = None,
     **fields: Any,
 ) -> Json:
-    """A replicated job with one container `node` where none is given; `pod` and `job` are further fields of their specs."""
+    """A replicated job, with one container `node` where none is given; `pod` and `job` are further fields."""
     template: Json = {
         "spec": {
             **(job or {}),

@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from template.builders import container, patch, pod_patch, replicated_job, runtime_spec
 
+from template.builders import container, patch, pod_patch, replicated_job, runtime_spec
 from trainwright.api.meta import Json, LabelsAndAnnotations
 from trainwright.api.runtime import JobSetTemplate
 from trainwright.api.trainjob import RuntimePatch
@@ -244,9 +244,11 @@ UNKNOWN: dict[str, tuple[RuntimePatch, list[FieldError]]] = {
         pod_patch({"initContainers": [{"name": "prep"}]}, name="setup"),
         [
             FieldError(
-                path=f"{SIDE}.template.spec.template.spec.initContainers[0].name", rule=Rule.NOT_FOUND,
-                detail="replicated job 'setup' of the runtime has no init container 'prep'; remove it from
-                the patch", value="prep",
+                path=f"{SIDE}.template.spec.template.spec.initContainers[0].name",
+                rule=Rule.NOT_FOUND,
+                detail="replicated job 'setup' of the runtime has no init container 'prep'; "
+                "remove it from the patch",
+                value="prep",
             )
         ],
     ),
