@@ -1,4 +1,4 @@
-"""What every test may use: where training runs, hypothesis profiles, and a check that nothing is left running."""
+"""What every test may use: where training runs, and the profiles of hypothesis."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def training_environment() -> Path:
     """
     chosen = os.environ.get("TRAINWRIGHT_TRAIN_ENV")
     if not chosen:
-        pytest.skip("NOT TESTED: no training environment; `make test` sets TRAINWRIGHT_TRAIN_ENV and installs it")
+        pytest.skip(
+            "NOT TESTED: no training environment; `make test` sets TRAINWRIGHT_TRAIN_ENV and installs it"
+        )
     python = Path(chosen) / "bin" / "python"
     subprocess.run([python, "-c", "import torch, sklearn"], check=True, timeout=120)
     return Path(chosen)

@@ -1,0 +1,1 @@
+"""The port over any Kubernetes API server: configuration, requests, transport, watch, informer."""

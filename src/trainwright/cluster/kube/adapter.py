@@ -1,0 +1,134 @@
+"""The port over an API server: each verb is one request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from trainwright.api.core import Event
+from trainwright.api.encoding import build_object
+from trainwright.api.meta import Json, ObjectKey
+from trainwright.cluster.kube.errors import ExpiredError
+from trainwright.cluster.kube.requests import (
+    build_apply,
+    build_create,
+    build_delete,
+    build_get,
+    build_list,
+    build_merge_patch,
+    build_watch,
+)
+from trainwright.cluster.kube.transport import Transport
+from trainwright.cluster.kube.watch import WatchEvent, stream_events
+from trainwright.cluster.port import Change, ChangeType, Expired, ObjectList
+
+_DECODER = msgspec.json.Decoder(dict[str, object])
+
+
+class KubeCluster:
+    """`cluster.port.Cluster` over one API server."""
+
+    def __init__(self, transport: Transport, field_manager: str) -> None:
+        self._transport = transport
+        self._field_manager = field_manager
+
+    async def get(self, key: ObjectKey) -> Json:
+        """Return the object. Raises NotFound."""
+        return _decode(await self._transport.request(build_get(key)))
+
+    async def list(
+        self, kind: str, namespace: str | None = None, labels: dict[str, str] | None = None
+    ) -> ObjectList:
+        """Return the objects of a kind that have all the labels, page by page."""
+        items: list[Json] = []
+        token = ""
+        while True:
+            page = _decode(
+                await self._transport.request(
+                    build_list(kind, namespace, labels=labels, continue_token=token)
+                )
+            )
+            # Items of built-in kinds come without kind and apiVersion.
+            api_version = page["apiVersion"]
+            items += [{"apiVersion": api_version, "kind": kind, **item} for item in page.get("items") or []]
+            token = page["metadata"].get("continue", "")
+            if not token:
+                return ObjectList(items, page["metadata"].get("resourceVersion", ""))
+
+    async def watch(
+        self, kinds: Sequence[str], namespace: str | None, resource_version: str
+    ) -> AsyncIterator[Change]:
+        """Yield changes of several kinds, each kind's in order, until the caller stops. Raises Expired."""
+        changes: asyncio.Queue[Change | Exception] = asyncio.Queue(maxsize=100)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(
+                    self._follow(kind, namespace, resource_version, changes), name=f"watch-{kind}"
+                )
+                for kind in kinds
+            ]
+            try:
+                while True:
+                    change = await changes.get()
+                    if isinstance(change, Exception):
+                        raise change
+                    yield change
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def create(self, obj: Json) -> Json:
+        """Store a new object. Raises AlreadyExists."""
+        return _decode(await self._transport.request(build_create(obj)))
+
+    async def apply(self, obj: Json, field_manager: str, *, force: bool = True) -> Json:
+        """Server-side apply."""
+        return _decode(await self._transport.request(build_apply(obj, field_manager, force=force)))
+
+    async def patch(self, key: ObjectKey, merge: Json) -> Json:
+        """JSON merge patch of everything but the status."""
+        request = build_merge_patch(key, merge, field_manager=self._field_manager)
+        return _decode(await self._transport.request(request))
+
+    async def patch_status(self, key: ObjectKey, merge: Json) -> Json:
+        """JSON merge patch of the status subresource."""
+        request = build_merge_patch(key, merge, subresource="status", field_manager=self._field_manager)
+        return _decode(await self._transport.request(request))
+
+    async def delete(self, key: ObjectKey, uid: str | None = None) -> None:
+        """Delete the object; the garbage collector deletes what it owns."""
+        await self._transport.request(build_delete(key, uid))
+
+    async def record_event(self, event: Event) -> None:
+        """Record an event as a new object; counting equal ones is the recorder's business."""
+        await self._transport.request(build_create(build_object(event)))
+
+    async def _follow(
+        self,
+        kind: str,
+        namespace: str | None,
+        resource_version: str,
+        changes: asyncio.Queue[Change | Exception],
+    ) -> None:
+        try:
+            while True:
+                request = build_watch(kind, namespace, resource_version)
+                async for event in stream_events(self._transport, request):
+                    obj = _decode(event.object)
+                    resource_version = obj["metadata"]["resourceVersion"]
+                    if event.type != "BOOKMARK":
+                        await changes.put(_build_change(event, obj))
+        except ExpiredError as error:
+            await changes.put(Expired(str(error)))
+        except Exception as error:  # noqa: BLE001 (handed to the task that reads the queue)
+            await changes.put(error)
+
+
+def _build_change(event: WatchEvent, obj: Json) -> Change:
+    return Change(ChangeType(event.type), obj)
+
+
+def _decode(body: bytes | msgspec.Raw) -> Json:
+    return dict(_DECODER.decode(body))

@@ -1,0 +1,193 @@
+"""Keeps a store equal to a collection of the API server, through every kind of interruption.
+
+One loop: fill the store (streaming list where the server has it, else pages), then watch from there. A
+closed watch is resumed from the last version seen. A version that expired means that events are lost: the
+list is made again and compared with the store, so that handlers hear of what was deleted meanwhile.
+
+Source: Kubernetes API concepts, "Efficient detection of changes", "Streaming lists".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+import structlog
+
+from trainwright.api.meta import ObjectMeta
+from trainwright.cluster.kube.errors import ApiError, ExpiredError, InvalidError
+from trainwright.cluster.kube.requests import build_list, build_watch, build_watch_list
+from trainwright.cluster.kube.store import Difference, IndexFunction, Store, StoreKey, Watched, store_key
+from trainwright.cluster.kube.transport import Transport
+from trainwright.cluster.kube.watch import WatchEvent, stream_events
+from trainwright.errors import TargetUnreachable
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T", bound=Watched)
+Handler = Callable[[Difference[T]], None]
+
+FIRST_BACKOFF_SECONDS = 0.1
+LAST_BACKOFF_SECONDS = 30.0
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _Page(msgspec.Struct, frozen=True):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] = msgspec.field(default_factory=list)
+
+
+class _Bookmark(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
+_PAGE_DECODER = msgspec.json.Decoder(_Page)
+_BOOKMARK_DECODER = msgspec.json.Decoder(_Bookmark)
+
+
+class Informer(Generic[T]):
+    """The objects of one kind, kept current.
+
+    `projection` is the struct that each object is decoded to: fields it does not name cost nothing. Handlers
+    are called with every difference, in the loop's own task, and must not block.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        kind: str,
+        projection: type[T],
+        *,
+        namespace: str | None = None,
+        indexes: dict[str, IndexFunction[T]] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.store: Store[T] = Store(indexes)
+        self.synced = asyncio.Event()
+        self._transport = transport
+        self._namespace = namespace
+        self._decoder = msgspec.json.Decoder(projection)
+        self._handlers: list[Handler[T]] = []
+        self._streams_lists = True
+        self._resource_version = ""
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Call `handler` with every later difference."""
+        self._handlers.append(handler)
+
+    async def run(self) -> None:
+        """Keep the store current until cancelled."""
+        backoff = Backoff()
+        while True:
+            try:
+                if not self._resource_version:
+                    await self._fill()
+                await self._follow()
+                backoff.reset()
+            except ExpiredError:
+                log.info("watch expired, listing again", kind=self.kind)
+                self._resource_version = ""
+            except (ApiError, TargetUnreachable) as error:
+                pause = backoff.next_pause(getattr(error, "retry_after", None))
+                log.warning(
+                    "watch interrupted", kind=self.kind, error=str(error), retry_seconds=round(pause, 2)
+                )
+                await asyncio.sleep(pause)
+
+    async def _fill(self) -> None:
+        """Make the store equal to the collection, and remember the version of that moment."""
+        if self._streams_lists:
+            try:
+                await self._fill_from_stream()
+            except InvalidError:
+                # Before Kubernetes 1.32 the server refuses sendInitialEvents: pages from then on.
+                self._streams_lists = False
+        if not self._streams_lists:
+            await self._fill_from_pages()
+        self.synced.set()
+
+    async def _fill_from_stream(self) -> None:
+        objects: dict[StoreKey, T] = {}
+        request = build_watch_list(self.kind, self._namespace)
+        async for event in stream_events(self._transport, request):
+            if event.type == "BOOKMARK":
+                meta = _BOOKMARK_DECODER.decode(event.object).metadata
+                if (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+                    self._replace(list(objects.values()), meta.resource_version or "")
+                    return
+                continue
+            obj = self._decoder.decode(event.object)
+            if event.type == "DELETED":
+                objects.pop(store_key(obj), None)
+            else:
+                objects[store_key(obj)] = obj
+        raise TargetUnreachable(f"the server closed the list of {self.kind} objects before its end")
+
+    async def _fill_from_pages(self) -> None:
+        objects: list[T] = []
+        token = ""
+        while True:
+            body = await self._transport.request(build_list(self.kind, self._namespace, continue_token=token))
+            page = _PAGE_DECODER.decode(body)
+            objects += [self._decoder.decode(item) for item in page.items]
+            token = page.metadata.continue_
+            if not token:
+                break
+        self._replace(objects, page.metadata.resource_version)
+
+    async def _follow(self) -> None:
+        """Apply the events of one watch until the server closes it."""
+        request = build_watch(self.kind, self._namespace, self._resource_version)
+        async for event in stream_events(self._transport, request):
+            self._resource_version = self._take_in(event)
+
+    def _take_in(self, event: WatchEvent) -> str:
+        """Apply one event and return the resource version up to which the store is now current."""
+        if event.type == "BOOKMARK":
+            meta = _BOOKMARK_DECODER.decode(event.object).metadata
+            return meta.resource_version or self._resource_version
+        obj = self._decoder.decode(event.object)
+        difference = self.store.remove(store_key(obj)) if event.type == "DELETED" else self.store.put(obj)
+        self._tell(difference)
+        return obj.metadata.resource_version or self._resource_version
+
+    def _replace(self, objects: list[T], resource_version: str) -> None:
+        for difference in self.store.replace(objects):
+            self._tell(difference)
+        self._resource_version = resource_version
+
+    def _tell(self, difference: Difference[T] | None) -> None:
+        if difference is not None:
+            for handler in self._handlers:
+                handler(difference)
+
+
+class Backoff:
+    """Pauses that double from 0.1 s to 30 s, each shortened at random by up to half."""
+
+    def __init__(self, draw: Callable[[], float] = random.random) -> None:
+        self._draw = draw
+        self._failures = 0
+
+    def reset(self) -> None:
+        """Start again from the shortest pause."""
+        self._failures = 0
+
+    def next_pause(self, at_least: float | None = None) -> float:
+        """Return the next pause in seconds; what the server asked for is kept."""
+        longest = min(FIRST_BACKOFF_SECONDS * 2.0**self._failures, LAST_BACKOFF_SECONDS)
+        self._failures = min(self._failures + 1, 32)
+        return max(longest * (1 - self._draw() / 2), at_least or 0.0)
+
+
+def list_owner_uids(obj: Watched) -> list[str]:
+    """Index by the uid of the controlling owner."""
+    return [ref.uid for ref in obj.metadata.owner_references or () if ref.controller]

@@ -1,0 +1,206 @@
+"""Leader election by a coordination.k8s.io/v1 Lease: one replica acts, the others wait.
+
+Other replicas' clocks are never compared with ours: a lease counts as expired when its record has not
+changed for its duration *as observed by us*, on a monotonic clock. The lease is released on a clean stop, so
+that the next leader starts at once. A leader that cannot renew in time must stop acting: `lead` then raises
+LeaseLost, and the process is expected to end. Source: coordination.k8s.io/v1; the timing rules of
+client-go's leader election.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from trainwright.api.meta import ObjectKey, ObjectMeta
+from trainwright.cluster.kube.errors import ApiError
+from trainwright.cluster.kube.requests import Request, build_create, build_get
+from trainwright.cluster.kube.resources import RESOURCES, build_path
+from trainwright.cluster.kube.transport import Transport
+from trainwright.errors import AlreadyExists, Conflict, NotFound, TargetUnreachable
+
+log = structlog.get_logger(__name__)
+
+
+class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the lease lies, and its timing in seconds: duration > renew deadline > retry period."""
+
+    name: str
+    namespace: str
+    duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_seconds: float = 2.0
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Who holds the lease since when."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A lease."""
+
+    metadata: ObjectMeta
+    spec: LeaseSpec = LeaseSpec()
+
+
+class LeaseLost(Exception):
+    """Somebody else may lead now: stop acting at once."""
+
+
+_DECODER = msgspec.json.Decoder(Lease)
+
+
+class LeaderElection:
+    """One candidate for one lease."""
+
+    def __init__(self, transport: Transport, settings: LeaseSettings, identity: str) -> None:
+        self._transport = transport
+        self._settings = settings
+        self._identity = identity
+        self._clock = asyncio.get_running_loop().time
+        self._observed: LeaseSpec | None = None
+        self._observed_at = 0.0
+        self._version = ""
+
+    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the lease, run `work` while holding it, release it when `work` ends.
+
+        Raises LeaseLost when the lease cannot be renewed in time; `work` is cancelled first.
+        """
+        # A lease has no watch worth its cost: replicas look every few seconds.
+        while not await self._try_acquire():  # noqa: ASYNC110
+            await asyncio.sleep(self._settings.retry_seconds)
+        log.info("became leader", lease=self._settings.name, identity=self._identity)
+        try:
+            async with asyncio.TaskGroup() as group:
+                renewal = group.create_task(self._renew(), name="renew-lease")
+                try:
+                    await work()
+                finally:
+                    renewal.cancel()
+        except ExceptionGroup as failed:
+            lost, others = failed.split(LeaseLost)
+            if others is not None:
+                raise others from None
+            raise LeaseLost(f"lease {self._settings.name!r} could not be renewed") from lost
+        finally:
+            await self._release()
+
+    async def _renew(self) -> None:
+        last = self._clock()
+        while True:
+            await asyncio.sleep(self._settings.retry_seconds)
+            if await self._try_acquire():
+                last = self._clock()
+            elif self._clock() - last > self._settings.renew_deadline_seconds or self._is_held_by_another():
+                raise LeaseLost(self._settings.name)
+
+    async def _try_acquire(self) -> bool:
+        """Take or renew the lease; False if another holds it or the server does not answer."""
+        try:
+            async with asyncio.timeout(self._settings.renew_deadline_seconds):
+                return await self._acquire()
+        except (ApiError, TargetUnreachable, TimeoutError) as error:
+            log.warning("lease not renewed", lease=self._settings.name, error=str(error))
+            return False
+
+    async def _acquire(self) -> bool:
+        try:
+            lease = _DECODER.decode(await self._transport.request(build_get(self._key)))
+        except NotFound:
+            try:
+                body = self._build(None)
+                created = _DECODER.decode(await self._transport.request(build_create(body)))
+            except AlreadyExists:
+                return False
+            self._observe(created)
+            return True
+        if lease.spec != self._observed:
+            self._observe(lease)
+        if self._is_held_by_another():
+            return False
+        try:
+            updated = await self._transport.request(self._build_update(lease))
+        except Conflict:
+            return False
+        self._observe(_DECODER.decode(updated))
+        return True
+
+    def _observe(self, lease: Lease) -> None:
+        self._observed = lease.spec
+        self._observed_at = self._clock()
+        self._version = lease.metadata.resource_version or ""
+
+    def _is_held_by_another(self) -> bool:
+        seen = self._observed
+        if seen is None or not seen.holder_identity or seen.holder_identity == self._identity:
+            return False
+        duration = seen.lease_duration_seconds or self._settings.duration_seconds
+        return self._clock() < self._observed_at + duration
+
+    async def _release(self) -> None:
+        """Give the lease back, so that the next leader need not wait for it to expire."""
+        if self._observed is None or self._observed.holder_identity != self._identity:
+            return
+        spec = msgspec.structs.replace(self._observed, holder_identity="", lease_duration_seconds=1)
+        try:
+            async with asyncio.timeout(self._settings.retry_seconds):
+                await self._transport.request(self._build_put(spec, self._version))
+            log.info("released lease", lease=self._settings.name)
+        except (ApiError, TargetUnreachable, TimeoutError) as error:
+            log.warning("lease not released", lease=self._settings.name, error=str(error))
+
+    @property
+    def _key(self) -> ObjectKey:
+        return ObjectKey("Lease", self._settings.namespace, self._settings.name)
+
+    def _build_update(self, lease: Lease) -> Request:
+        now = _micro_time()
+        mine = lease.spec.holder_identity == self._identity
+        spec = LeaseSpec(
+            holder_identity=self._identity,
+            lease_duration_seconds=round(self._settings.duration_seconds),
+            acquire_time=lease.spec.acquire_time if mine else now,
+            renew_time=now,
+            lease_transitions=(lease.spec.lease_transitions or 0) + (0 if mine else 1),
+        )
+        return self._build_put(spec, lease.metadata.resource_version or "")
+
+    def _build_put(self, spec: LeaseSpec, resource_version: str) -> Request:
+        body = self._build(spec, resource_version)
+        path = build_path(RESOURCES["Lease"], self._settings.namespace, self._settings.name)
+        return Request(method="PUT", path=path, body=msgspec.json.encode(body))
+
+    def _build(self, spec: LeaseSpec | None, resource_version: str = "") -> dict[str, object]:
+        now = _micro_time()
+        first = LeaseSpec(
+            holder_identity=self._identity,
+            lease_duration_seconds=round(self._settings.duration_seconds),
+            acquire_time=now,
+            renew_time=now,
+            lease_transitions=0,
+        )
+        metadata: dict[str, object] = {"name": self._settings.name, "namespace": self._settings.namespace}
+        if resource_version:
+            metadata["resourceVersion"] = resource_version
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": msgspec.to_builtins(spec or first),
+        }
+
+
+def _micro_time() -> str:
+    """Return now as metav1.MicroTime."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

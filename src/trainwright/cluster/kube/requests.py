@@ -1,0 +1,185 @@
+"""Requests to an API server as values: method, path, query, body. Building one sends nothing.
+
+Source: Kubernetes API concepts; server-side apply; watch bookmarks and streaming lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from trainwright.api.meta import Json, ObjectKey
+from trainwright.cluster.kube.resources import RESOURCES, build_path
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+# JSON is valid YAML, and every API server since 1.16 takes it under this name.
+APPLY_PATCH = "application/apply-patch+yaml"
+
+PAGE_SIZE = 500
+WATCH_TIMEOUT_SECONDS = 290
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. `query` is in order; values are not yet percent-encoded."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    content_type: str = JSON
+
+    @property
+    def target(self) -> str:
+        """Path and encoded query, as on the request line."""
+        if not self.query:
+            return self.path
+        return self.path + "?" + "&".join(f"{key}={quote(value, safe='')}" for key, value in self.query)
+
+
+def build_get(key: ObjectKey) -> Request:
+    """Read one object."""
+    return Request(method="GET", path=_object_path(key))
+
+
+def build_list(
+    kind: str,
+    namespace: str | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    fields: Mapping[str, str] | None = None,
+    limit: int = PAGE_SIZE,
+    continue_token: str = "",
+) -> Request:
+    """Read a page of a collection; `continue_token` is that of the page before."""
+    query = [*_selectors(labels, fields), ("limit", str(limit))]
+    if continue_token:
+        query.append(("continue", continue_token))
+    return Request(method="GET", path=_collection_path(kind, namespace), query=tuple(query))
+
+
+def build_watch(
+    kind: str,
+    namespace: str | None,
+    resource_version: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    timeout_seconds: int = WATCH_TIMEOUT_SECONDS,
+) -> Request:
+    """Watch a collection from a resource version on, with bookmarks."""
+    query = [
+        *_selectors(labels, None),
+        ("watch", "1"),
+        ("resourceVersion", resource_version),
+        ("allowWatchBookmarks", "true"),
+        ("timeoutSeconds", str(timeout_seconds)),
+    ]
+    return Request(method="GET", path=_collection_path(kind, namespace), query=tuple(query))
+
+
+def build_watch_list(
+    kind: str,
+    namespace: str | None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    timeout_seconds: int = WATCH_TIMEOUT_SECONDS,
+) -> Request:
+    """Watch a collection from now on, its present objects first (streaming list, Kubernetes 1.32+)."""
+    query = [
+        *_selectors(labels, None),
+        ("watch", "1"),
+        ("resourceVersionMatch", "NotOlderThan"),
+        ("sendInitialEvents", "true"),
+        ("allowWatchBookmarks", "true"),
+        ("timeoutSeconds", str(timeout_seconds)),
+    ]
+    return Request(method="GET", path=_collection_path(kind, namespace), query=tuple(query))
+
+
+def build_create(obj: Json) -> Request:
+    """Create an object."""
+    meta = obj.get("metadata", {})
+    return Request(
+        method="POST",
+        path=_collection_path(obj["kind"], meta.get("namespace")),
+        query=(("fieldValidation", "Strict"),),
+        body=_ENCODER.encode(obj),
+    )
+
+
+def build_apply(obj: Json, field_manager: str, *, force: bool, subresource: str | None = None) -> Request:
+    """Server-side apply of an object, or of one of its subresources."""
+    meta = obj["metadata"]
+    key = ObjectKey(obj["kind"], meta.get("namespace", ""), meta["name"])
+    return Request(
+        method="PATCH",
+        path=_object_path(key, subresource),
+        query=(("fieldManager", field_manager), ("force", "true" if force else "false")),
+        body=_ENCODER.encode(obj),
+        content_type=APPLY_PATCH,
+    )
+
+
+def build_merge_patch(
+    key: ObjectKey, merge: Json, *, subresource: str | None = None, field_manager: str = ""
+) -> Request:
+    """JSON merge patch of an object, or of one of its subresources."""
+    return Request(
+        method="PATCH",
+        path=_object_path(key, subresource),
+        query=(("fieldManager", field_manager),) if field_manager else (),
+        body=_ENCODER.encode(merge),
+        content_type=MERGE_PATCH,
+    )
+
+
+def build_delete(key: ObjectKey, uid: str | None = None, propagation: str = "Background") -> Request:
+    """Delete an object; `uid` makes the server refuse an object of another one (409)."""
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+    if uid is not None:
+        options["preconditions"] = {"uid": uid}
+    return Request(method="DELETE", path=_object_path(key), body=_ENCODER.encode(options))
+
+
+def build_log(
+    key: ObjectKey,
+    container: str,
+    *,
+    follow: bool = False,
+    previous: bool = False,
+    tail_lines: int | None = None,
+    since_time: str = "",
+) -> Request:
+    """Read a container's log, each line with its time stamp (to resume without loss or duplicates)."""
+    query = [("container", container), ("timestamps", "true")]
+    if follow:
+        query.append(("follow", "true"))
+    if previous:
+        query.append(("previous", "true"))
+    if tail_lines is not None:
+        query.append(("tailLines", str(tail_lines)))
+    if since_time:
+        query.append(("sinceTime", since_time))
+    return Request(method="GET", path=_object_path(key, "log"), query=tuple(query))
+
+
+def _object_path(key: ObjectKey, subresource: str | None = None) -> str:
+    return build_path(RESOURCES[key.kind], key.namespace, key.name, subresource)
+
+
+def _collection_path(kind: str, namespace: str | None) -> str:
+    return build_path(RESOURCES[kind], namespace)
+
+
+def _selectors(labels: Mapping[str, str] | None, fields: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    query = []
+    if labels:
+        query.append(("labelSelector", ",".join(f"{key}={value}" for key, value in sorted(labels.items()))))
+    if fields:
+        query.append(("fieldSelector", ",".join(f"{key}={value}" for key, value in sorted(fields.items()))))
+    return query

@@ -1,0 +1,65 @@
+"""Which URL each kind has. A table, not discovery: we send only what we know (spec 01 and 02)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trainwright.api.constants import (
+    API_VERSION,
+    CLUSTER_TRAINING_RUNTIME,
+    JOB_SET,
+    JOBSET_API_VERSION,
+    TRAIN_JOB,
+    TRAINING_RUNTIME,
+)
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One kind as the API server names it in URLs."""
+
+    kind: str
+    api_version: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def prefix(self) -> str:
+        """`/api/v1` for the core group, else `/apis/<group>/<version>`."""
+        return f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+
+
+_RESOURCES = (
+    Resource(TRAIN_JOB, API_VERSION, "trainjobs"),
+    Resource(TRAINING_RUNTIME, API_VERSION, "trainingruntimes"),
+    Resource(CLUSTER_TRAINING_RUNTIME, API_VERSION, "clustertrainingruntimes", namespaced=False),
+    Resource(JOB_SET, JOBSET_API_VERSION, "jobsets"),
+    Resource("Job", "batch/v1", "jobs"),
+    Resource("Pod", "v1", "pods"),
+    Resource("ConfigMap", "v1", "configmaps"),
+    Resource("Secret", "v1", "secrets"),
+    Resource("Service", "v1", "services"),
+    Resource("Event", "v1", "events"),
+    Resource("Namespace", "v1", "namespaces", namespaced=False),
+    Resource("PersistentVolumeClaim", "v1", "persistentvolumeclaims"),
+    Resource("Lease", "coordination.k8s.io/v1", "leases"),
+    Resource(
+        "CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False
+    ),
+)
+
+RESOURCES = {resource.kind: resource for resource in _RESOURCES}
+
+
+def build_path(
+    resource: Resource, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+) -> str:
+    """Return the URL path of a collection, an object or a subresource.
+
+    Without a namespace the collection of a namespaced kind is that of all namespaces.
+    """
+    parts = [resource.prefix]
+    if resource.namespaced and namespace:
+        parts.append(f"namespaces/{namespace}")
+    parts.append(resource.plural)
+    parts += [part for part in (name, subresource) if part]
+    return "/".join(parts)
