@@ -1,18 +1,24 @@
-"""An event loop whose time jumps ahead when nothing is left to do: waits of minutes take no time.
+"""Tests whose time jumps ahead when nothing is left to do: waits of minutes take no time.
 
-A module asks for it with a fixture `event_loop_policy` that returns `VirtualTimePolicy()`. looptime's own
-pytest plugin is switched off: it opens a loop in every synchronous test and leaves it open.
+looptime's own pytest plugin is switched off: it opens a loop in every synchronous test and leaves it open.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import looptime
 
 
-class VirtualTimePolicy(asyncio.DefaultEventLoopPolicy):
-    """Makes event loops on virtual time, which starts at 0."""
+def on_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an async test in an event loop whose time starts at 0 and jumps to the next timer."""
 
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        return looptime.patch_event_loop(super().new_event_loop(), start=0.0)
+    @functools.wraps(test)
+    def run(*arguments: Any, **keywords: Any) -> None:
+        with asyncio.Runner(loop_factory=functools.partial(looptime.new_event_loop, start=0.0)) as runner:
+            runner.run(test(*arguments, **keywords))
+
+    return run

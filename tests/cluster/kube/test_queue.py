@@ -5,14 +5,10 @@ import asyncio
 import pytest
 
 from trainwright.cluster.kube.queue import Priority, WorkQueue
-from virtual_time import VirtualTimePolicy
+from virtual_time import on_virtual_time
 
 
-@pytest.fixture
-def event_loop_policy():
-    return VirtualTimePolicy()
-
-
+@on_virtual_time
 async def test_a_key_added_twice_is_taken_once():
     queue = WorkQueue()
     queue.add("a")
@@ -21,6 +17,7 @@ async def test_a_key_added_twice_is_taken_once():
     assert len(queue) == 0
 
 
+@on_virtual_time
 async def test_a_key_added_while_it_is_worked_on_comes_again_when_done():
     queue = WorkQueue()
     queue.add("a")
@@ -31,6 +28,7 @@ async def test_a_key_added_while_it_is_worked_on_comes_again_when_done():
     assert await queue.take() == "a"
 
 
+@on_virtual_time
 async def test_an_event_goes_before_a_resync_and_lifts_a_waiting_one():
     queue = WorkQueue()
     for key in "abc":
@@ -43,6 +41,7 @@ async def test_an_event_goes_before_a_resync_and_lifts_a_waiting_one():
     assert taken == ["c", "a", "b"]
 
 
+@on_virtual_time
 async def test_failures_of_a_key_pause_twice_as_long_each_time_until_it_goes_well():
     queue = WorkQueue()
     assert [queue.add_failed("a") for _ in range(3)] == [0.005, 0.01, 0.02]
@@ -53,6 +52,7 @@ async def test_failures_of_a_key_pause_twice_as_long_each_time_until_it_goes_wel
     assert pause == 1000.0
 
 
+@on_virtual_time
 async def test_the_shortest_delay_of_a_key_counts():
     queue = WorkQueue()
     loop = asyncio.get_running_loop()
@@ -67,6 +67,7 @@ async def test_the_shortest_delay_of_a_key_counts():
     assert await queue.take() is None
 
 
+@on_virtual_time
 async def test_every_waiting_worker_is_woken_when_the_queue_closes():
     queue = WorkQueue()
     async with asyncio.TaskGroup() as group:
@@ -76,6 +77,7 @@ async def test_every_waiting_worker_is_woken_when_the_queue_closes():
     assert [worker.result() for worker in workers] == [None, None, None]
 
 
+@on_virtual_time
 async def test_several_workers_share_what_is_ready():
     queue = WorkQueue()
     async with asyncio.TaskGroup() as group:
