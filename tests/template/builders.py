@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from trainwright.api.constants import ANCESTOR_LABEL
-from trainwright.api.meta import Json, LabelsAndAnnotations, ObjectMeta
+from trainwright.api.meta import Json, ObjectMeta
 from trainwright.api.runtime import JobSetTemplate, MLPolicy, RuntimeSpec, TorchPolicy, TrainingRuntime
 from trainwright.api.trainjob import (
     JobSetTemplatePatch,
@@ -51,12 +51,16 @@ def replicated_job(
 def runtime_spec(
     *replicated_jobs: Json,
     policy: MLPolicy | None = PLAIN,
-    metadata: LabelsAndAnnotations | None = None,
+    metadata: Json | None = None,
     **fields: Any,
 ) -> RuntimeSpec:
     """A runtime with one trainer step where none is given; `fields` are further fields of the JobSet spec."""
     spec = {"replicatedJobs": list(replicated_jobs) or [replicated_job()], **fields}
-    return RuntimeSpec(ml_policy=policy, template=JobSetTemplate(metadata=metadata, spec=spec))
+    return RuntimeSpec(ml_policy=policy, template=job_set_template(spec, metadata))
+
+
+def job_set_template(spec: Json, metadata: Json | None = None) -> JobSetTemplate:
+    return msgspec.convert({"spec": spec, "metadata": metadata}, JobSetTemplate)
 
 
 def runtime(spec: RuntimeSpec) -> TrainingRuntime:

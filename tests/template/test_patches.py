@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from template.builders import container, patch, pod_patch, replicated_job, runtime_spec
-from trainwright.api.meta import Json, LabelsAndAnnotations
+from template.builders import container, job_set_template, patch, pod_patch, replicated_job, runtime_spec
+from trainwright.api.meta import Json
 from trainwright.api.runtime import JobSetTemplate
 from trainwright.api.trainjob import RuntimePatch
 from trainwright.field_errors import FieldError, Rule
@@ -13,7 +13,7 @@ from trainwright.template.patches import apply_patches, find_unknown_targets
 from trainwright.template.replicated_jobs import get_pod_spec
 
 
-def template(*replicated_jobs: Json, metadata: LabelsAndAnnotations | None = None) -> JobSetTemplate:
+def template(*replicated_jobs: Json, metadata: Json | None = None) -> JobSetTemplate:
     found = runtime_spec(*replicated_jobs, metadata=metadata).template
     assert found is not None
     return found
@@ -166,14 +166,14 @@ def test_labels_and_annotations_reach_the_right_replicated_job_only() -> None:
 
 
 def test_metadata_of_the_template_merges_per_key() -> None:
-    original = template(metadata=LabelsAndAnnotations(labels={"team": "a", "tier": "x"}))
+    original = template(metadata={"labels": {"team": "a", "tier": "x"}})
     changes = [
         patch(metadata={"labels": {"team": "b"}, "annotations": {"note": "1"}}),
         patch(metadata={"annotations": {"note": "2"}}, manager="example.com/two"),
     ]
-    assert apply_patches(original, changes) == JobSetTemplate(
-        metadata=LabelsAndAnnotations(labels={"team": "b", "tier": "x"}, annotations={"note": "2"}),
-        spec=original.spec,
+    assert original.spec is not None
+    assert apply_patches(original, changes) == job_set_template(
+        original.spec, {"labels": {"team": "b", "tier": "x"}, "annotations": {"note": "2"}}
     )
 
 

@@ -1,5 +1,26 @@
 """One module per way in which processes find each other: its rules for admission and what it adds to pods.
 
 Stands below admission and render, which both walk the one registry here: a new framework is one module and
-one line.
+one line. `contract` says what a framework is.
 """
+
+from trainwright.frameworks.contract import ContainerAddition, Contribution, Framework, PodAddition
+from trainwright.frameworks.registry import (
+    FRAMEWORKS,
+    find_unsupported,
+    list_framework_warnings,
+    select_frameworks,
+    validate_frameworks,
+)
+
+__all__ = [
+    "FRAMEWORKS",
+    "ContainerAddition",
+    "Contribution",
+    "Framework",
+    "PodAddition",
+    "find_unsupported",
+    "list_framework_warnings",
+    "select_frameworks",
+    "validate_frameworks",
+]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from trainwright.api.encoding import build_json
-from trainwright.api.meta import Json, LabelsAndAnnotations
+from trainwright.api.meta import Json
 from trainwright.api.runtime import JobSetTemplate
 from trainwright.api.trainjob import ContainerPatch, PodSpecPatch, ReplicatedJobPatch, RuntimePatch
 from trainwright.field_errors import FieldError, Rule
@@ -63,9 +63,7 @@ def apply_patches(template: JobSetTemplate, patches: Sequence[RuntimePatch]) -> 
             metadata = merge(metadata, build_json(change.metadata), {})
         if change.spec:
             spec = merge(spec, build_json(change.spec), PATCHABLE_LISTS)
-    return JobSetTemplate(
-        metadata=msgspec.convert(metadata, LabelsAndAnnotations) if metadata else None, spec=spec or None
-    )
+    return msgspec.convert({"metadata": metadata or None, "spec": spec or None}, JobSetTemplate)
 
 
 class UnknownTarget(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,71 @@
+"""What a TrainJob will look like before its framework has a say: the one thing that frameworks are shown.
+
+Admission and render build it with the same function, so that what is checked is what is rendered.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from trainwright.api.constants import NODE
+from trainwright.api.meta import Json
+from trainwright.api.runtime import JobSetTemplate, MLPolicy, RuntimeSpec
+from trainwright.api.trainjob import Trainer, TrainJob
+from trainwright.template import pod_sets
+from trainwright.template.merged import build_merged_template
+from trainwright.template.pod_sets import PodSet
+from trainwright.template.resources import DEFAULT_ACCELERATORS, AcceleratorNames
+
+NO_TRAINER = Trainer()
+
+
+class JobLayout(msgspec.Struct, frozen=True, kw_only=True):
+    """A TrainJob over its runtime: merged template, counted pods.
+
+    `trainer` is the TrainJob's block, an empty one where there is none: a job without the block is set up
+    like one with an empty block. `template` has patches and resources merged in.
+    """
+
+    job_name: str
+    trainer: Trainer
+    policy: MLPolicy | None
+    template: JobSetTemplate
+    pod_sets: tuple[PodSet, ...]
+    accelerators: AcceleratorNames = DEFAULT_ACCELERATORS
+
+    @property
+    def trainer_pod_set(self) -> PodSet | None:
+        """The trainer pod set, or None where the runtime has no trainer step."""
+        return pod_sets.find_trainer_pod_set(self.pod_sets)
+
+    @property
+    def trainer_resources(self) -> Json:
+        """The merged resources of the trainer container, empty where there is none."""
+        pod_set = self.trainer_pod_set
+        container = pod_set.find_container(NODE) if pod_set else None
+        return (container or {}).get("resources") or {}
+
+    def find_pod_set(self, name: str) -> PodSet | None:
+        """Return the pod set of the replicated job of that name."""
+        return next((pod_set for pod_set in self.pod_sets if pod_set.name == name), None)
+
+    def build_first_endpoint(self, pod_set: PodSet) -> str:
+        """Return the address of the first pod (rank 0) of a pod set."""
+        subdomain = pod_sets.build_subdomain(self.template.spec, self.job_name)
+        return pod_sets.build_endpoint(self.job_name, pod_set, subdomain)
+
+
+def build_layout(
+    job: TrainJob, runtime_spec: RuntimeSpec, accelerators: AcceleratorNames = DEFAULT_ACCELERATORS
+) -> JobLayout:
+    """Return the layout of a TrainJob; the runtime's template must have passed `template.shape`."""
+    trainer = (job.spec.trainer if job.spec else None) or NO_TRAINER
+    template = build_merged_template(runtime_spec, job)
+    return JobLayout(
+        job_name=job.metadata.name,
+        trainer=trainer,
+        policy=runtime_spec.ml_policy,
+        template=template,
+        pod_sets=pod_sets.count_pods(template.spec, runtime_spec.ml_policy, trainer.num_nodes),
+        accelerators=accelerators,
+    )
