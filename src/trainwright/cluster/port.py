@@ -55,11 +55,19 @@ class Cluster(Protocol):
     def watch(
         self, kinds: Sequence[str], namespace: str | None, resource_version: str
     ) -> AsyncIterator[Change]:
-        """Yield changes after the resource version, in order, until the caller stops. Raises Expired."""
+        """Yield changes after the resource version, in order, until the caller stops. Raises Expired.
+
+        The last state of every object comes; states in between may be left out, as may objects that came
+        and went: what is yielded ends in what a list returns.
+        """
+        ...
+
+    async def list_events(self, namespace: str, about: Sequence[str]) -> Sequence[Json]:
+        """Return the core/v1 events of a namespace about the objects with these uids, in any order."""
         ...
 
     async def create(self, obj: Json) -> Json:
-        """Store a new object (`generateName` is honoured). Raises AlreadyExists."""
+        """Store a new object (`generateName` is honoured) without its status. Raises AlreadyExists."""
         ...
 
     async def apply(self, obj: Json, field_manager: str, *, force: bool = True) -> Json:
@@ -71,7 +79,7 @@ class Cluster(Protocol):
         ...
 
     async def patch_status(self, key: ObjectKey, merge: Json) -> Json:
-        """JSON merge patch of `status` alone: `merge` is `{"status": {...}}`."""
+        """JSON merge patch of `status` alone, `{"status": {...}}`; preconditions as for `patch`."""
         ...
 
     async def delete(self, key: ObjectKey, uid: str | None = None) -> None:
