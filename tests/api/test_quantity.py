@@ -135,10 +135,7 @@ quantities = st.builds(Quantity, amounts, st.sampled_from(Notation))
 
 @given(quantities)
 def test_the_canonical_text_gives_the_same_amount_back(quantity: Quantity) -> None:
-    text = build_quantity_text(quantity)
-
-    assert parse_quantity(text) == quantity
-    assert build_quantity_text(parse_quantity(text)) == text
+    assert parse_quantity(build_quantity_text(quantity)) == quantity
 
 
 @given(st.text(alphabet="0123456789.+-eEinumkKMGTPab ", max_size=12))

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated, ClassVar
 
-from trainwright.api.meta import ApiStruct, Int32, Int64, Json, ObjectMeta
+from trainwright.api.markers import one_of, shape
+from trainwright.api.meta import (
+    ApiStruct,
+    Int32,
+    Int64,
+    Json,
+    LabelsAndAnnotations,
+    NonNegativeInt32,
+    ObjectMeta,
+)
+from trainwright.api.pod import PodTemplate
 
 
 class JobSpec(ApiStruct, frozen=True, kw_only=True):
     """What a Job should be. `template` is a core/v1 PodTemplateSpec."""
 
-    template: Json
-    parallelism: Int32 | None = None
-    completions: Int32 | None = None
-    completion_mode: str | None = None
-    backoff_limit: Int32 | None = None
+    template: Annotated[Json, shape(PodTemplate)]
+    parallelism: NonNegativeInt32 | None = None
+    completions: NonNegativeInt32 | None = None
+    completion_mode: Annotated[str, one_of("Indexed", "NonIndexed")] | None = None
+    backoff_limit: NonNegativeInt32 | None = None
     backoff_limit_per_index: Int32 | None = None
     max_failed_indexes: Int32 | None = None
     active_deadline_seconds: Int64 | None = None
@@ -23,6 +34,15 @@ class JobSpec(ApiStruct, frozen=True, kw_only=True):
     success_policy: Json | None = None
     suspend: bool | None = None
     ttl_seconds_after_finished: Int32 | None = None
+
+
+class JobTemplate(ApiStruct, frozen=True, kw_only=True):
+    """Jobs are made from it."""
+
+    keeps_unknown: ClassVar[bool] = True
+
+    spec: JobSpec
+    metadata: LabelsAndAnnotations | None = None
 
 
 class JobCondition(ApiStruct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""core/v1 Pod, Event, ConfigMap and Secret, as far as we read them."""
+"""core/v1 Pod, Event, ConfigMap, Secret and PersistentVolumeClaim, as far as we read them."""
 
 from __future__ import annotations
 
@@ -128,4 +128,15 @@ class Secret(ApiStruct, frozen=True, kw_only=True):
     kind: str = "Secret"
     type: str = "Opaque"
     data: dict[str, str] | None = None
+    string_data: dict[str, str] | None = None  # plain text, for writing only; wins over `data`
     immutable: bool | None = None
+
+
+class PersistentVolumeClaim(ApiStruct, frozen=True, kw_only=True):
+    """A claim of storage; `spec` stays plain JSON."""
+
+    metadata: ObjectMeta
+    api_version: str = "v1"
+    kind: str = "PersistentVolumeClaim"
+    spec: Json | None = None
+    status: Json | None = None

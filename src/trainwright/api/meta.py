@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
+
+from trainwright.api.markers import LABELS, QUANTITY
 
 # A JSON object that is passed on as it is, so that fields newer than ours survive.
 Json = dict[str, Any]
 
 # An amount as users write it ("500m", "1Gi", 2): exact arithmetic is in `api.quantity`.
-QuantityValue = str | int | float
+QuantityValue = Annotated[
+    str | int | float,
+    msgspec.Meta(extra={QUANTITY: True}, extra_json_schema={"x-kubernetes-int-or-string": True}),
+]
+
+Labels = Annotated[dict[str, str], msgspec.Meta(extra={LABELS: "values"})]
+Annotations = Annotated[dict[str, str], msgspec.Meta(extra={LABELS: "keys"})]
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+NonNegativeInt32 = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+NonNegativeInt64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+PositiveInt32 = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+PositiveInt64 = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 
 
 class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -22,6 +36,11 @@ class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
     `None` means absent, which is not the zero value.
     """
+
+    # What strict reading does with fields that the struct does not know: those named here are dropped without
+    # a word; with `keeps_unknown` all others are kept, here and in everything inside, else they are errors.
+    passed_over: ClassVar[tuple[str, ...]] = ()
+    keeps_unknown: ClassVar[bool] = False
 
 
 class OwnerReference(ApiStruct, frozen=True, kw_only=True):
@@ -38,6 +57,8 @@ class OwnerReference(ApiStruct, frozen=True, kw_only=True):
 class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
     """What every object carries."""
 
+    passed_over: ClassVar[tuple[str, ...]] = ("managedFields", "selfLink")
+
     name: str = ""
     generate_name: str | None = None
     namespace: str | None = None
@@ -47,8 +68,8 @@ class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: Int64 | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
+    labels: Labels | None = None
+    annotations: Annotations | None = None
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
 
@@ -67,8 +88,10 @@ class Condition(ApiStruct, frozen=True, kw_only=True):
 class LabelsAndAnnotations(ApiStruct, frozen=True, kw_only=True):
     """The part of metadata that templates and patches may set."""
 
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
+    passed_over: ClassVar[tuple[str, ...]] = ("creationTimestamp",)
+
+    labels: Labels | None = None
+    annotations: Annotations | None = None
 
 
 class ObjectKey(msgspec.Struct, frozen=True, order=True):

@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
 from trainwright.api.constants import API_VERSION, CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
-from trainwright.api.meta import ApiStruct, Int32, Json, LabelsAndAnnotations, ObjectMeta
+from trainwright.api.jobset import JobSetSpec
+from trainwright.api.markers import (
+    at_most_one,
+    default,
+    list_map,
+    list_set,
+    not_empty,
+    one_of,
+    shape,
+)
+from trainwright.api.meta import (
+    ApiStruct,
+    Int32,
+    Json,
+    LabelsAndAnnotations,
+    Name,
+    NonNegativeInt32,
+    ObjectMeta,
+    PositiveInt32,
+)
 
 
 class EnvInjectionTarget(ApiStruct, frozen=True, kw_only=True):
     """Containers of one replicated job, besides the trainer's, that get the torch environment."""
 
-    job_name: str
-    container_names: list[str]
+    job_name: Name
+    container_names: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=63)]], list_set(min_items=1, max_items=8)
+    ]
 
 
 class EnvInjection(ApiStruct, frozen=True, kw_only=True):
     """Where else the torch environment goes."""
 
-    targets: list[EnvInjectionTarget] | None = None
+    targets: Annotated[list[EnvInjectionTarget], list_map("jobName", max_items=16)] | None = None
 
 
 class TorchPolicy(ApiStruct, frozen=True, kw_only=True):
@@ -28,10 +53,10 @@ class TorchPolicy(ApiStruct, frozen=True, kw_only=True):
 class MPIPolicy(ApiStruct, frozen=True, kw_only=True):
     """The job is started by mpirun. Defaults: 1 process, OpenMPI, /root/.ssh, launcher apart."""
 
-    num_proc_per_node: Int32 | None = None
-    mpi_implementation: str | None = None
-    ssh_auth_mount_path: str | None = None
-    run_launcher_as_node: bool | None = None
+    num_proc_per_node: Annotated[PositiveInt32, default(1)] | None = None
+    mpi_implementation: Annotated[str, one_of("OpenMPI", "", default="OpenMPI")] | None = None
+    ssh_auth_mount_path: Annotated[str, Meta(max_length=4096), default("/root/.ssh")] | None = None
+    run_launcher_as_node: Annotated[bool, default(False)] | None = None
 
 
 class JAXPolicy(ApiStruct, frozen=True, kw_only=True):
@@ -45,7 +70,7 @@ class XGBoostPolicy(ApiStruct, frozen=True, kw_only=True):
 class FluxPolicy(ApiStruct, frozen=True, kw_only=True):
     """The job runs under Flux. Default: 1 process per node."""
 
-    num_proc_per_node: Int32 | None = None
+    num_proc_per_node: Annotated[PositiveInt32, default(1)] | None = None
 
 
 class MLPolicy(ApiStruct, frozen=True, kw_only=True):
@@ -62,14 +87,14 @@ class MLPolicy(ApiStruct, frozen=True, kw_only=True):
 class CoschedulingPolicy(ApiStruct, frozen=True, kw_only=True):
     """Gang scheduling by the scheduler-plugins project. Default timeout: 60 s."""
 
-    schedule_timeout_seconds: Int32 | None = None
+    schedule_timeout_seconds: Annotated[Int32, default(60)] | None = None
 
 
 class NetworkTopology(ApiStruct, frozen=True, kw_only=True):
     """Volcano's network topology. Defaults: hard, tier 1."""
 
-    mode: str | None = None
-    highest_tier_allowed: int | None = None
+    mode: Annotated[str, one_of("hard", "soft", default="hard")] | None = None
+    highest_tier_allowed: Annotated[Int32, default(1)] | None = None
 
 
 class VolcanoPolicy(ApiStruct, frozen=True, kw_only=True):
@@ -85,23 +110,29 @@ class PodGroupPolicy(ApiStruct, frozen=True, kw_only=True):
     volcano: VolcanoPolicy | None = None
 
 
+class JobSetMetadata(LabelsAndAnnotations, frozen=True, kw_only=True):
+    """Labels and annotations of the JobSet. Name and namespace are the TrainJob's, whatever stands here."""
+
+    passed_over: ClassVar[tuple[str, ...]] = ("creationTimestamp", "name", "namespace", "finalizers")
+
+
 class JobSetTemplate(ApiStruct, frozen=True, kw_only=True):
     """The JobSet that a job becomes. `spec` is a JobSet v1alpha2 spec and stays plain JSON.
 
     `api.jobset.JobSetSpec` is the typed view of it, for reading.
     """
 
-    metadata: LabelsAndAnnotations | None = None
-    spec: Json | None = None
+    metadata: JobSetMetadata | None = None
+    spec: Annotated[Json, shape(JobSetSpec)] | None = None
 
 
 class RuntimeSpec(ApiStruct, frozen=True, kw_only=True):
     """How a kind of training runs."""
 
-    ml_policy: MLPolicy | None = None
-    pod_group_policy: PodGroupPolicy | None = None
-    template: JobSetTemplate | None = None
-    ttl_seconds_after_finished: Int32 | None = None  # ours: default for jobs that set none
+    ml_policy: Annotated[MLPolicy, at_most_one("torch", "mpi", "jax", "xgboost", "flux")] | None = None
+    pod_group_policy: Annotated[PodGroupPolicy, at_most_one("coscheduling", "volcano")] | None = None
+    template: Annotated[JobSetTemplate, not_empty()] | None = None
+    ttl_seconds_after_finished: NonNegativeInt32 | None = None  # ours: default for jobs that set none
 
 
 class TrainingRuntime(ApiStruct, frozen=True, kw_only=True):
@@ -110,7 +141,7 @@ class TrainingRuntime(ApiStruct, frozen=True, kw_only=True):
     metadata: ObjectMeta
     api_version: str = API_VERSION
     kind: str = TRAINING_RUNTIME
-    spec: RuntimeSpec | None = None
+    spec: Annotated[RuntimeSpec, not_empty()] | None = None
 
 
 class ClusterTrainingRuntime(ApiStruct, frozen=True, kw_only=True):
@@ -119,7 +150,7 @@ class ClusterTrainingRuntime(ApiStruct, frozen=True, kw_only=True):
     metadata: ObjectMeta
     api_version: str = API_VERSION
     kind: str = CLUSTER_TRAINING_RUNTIME
-    spec: RuntimeSpec | None = None
+    spec: Annotated[RuntimeSpec, not_empty()] | None = None
 
 
 Runtime = TrainingRuntime | ClusterTrainingRuntime

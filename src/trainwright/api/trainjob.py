@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated, ClassVar
 
-from trainwright.api.constants import API_VERSION, TRAIN_JOB
+from msgspec import Meta
+
+from trainwright.api.constants import (
+    API_VERSION,
+    CLUSTER_TRAINING_RUNTIME,
+    CONTROLLER_NAME,
+    GROUP,
+    MULTIKUEUE_CONTROLLER_NAME,
+    TRAIN_JOB,
+)
+from trainwright.api.markers import default, expects, list_atomic, list_map, one_of, shape
 from trainwright.api.meta import (
     ApiStruct,
     Condition,
@@ -12,17 +23,35 @@ from trainwright.api.meta import (
     Int64,
     Json,
     LabelsAndAnnotations,
+    Name,
+    NonNegativeInt32,
+    NonNegativeInt64,
     ObjectMeta,
+    PositiveInt32,
+    PositiveInt64,
     QuantityValue,
 )
+from trainwright.api.pod import (
+    Affinity,
+    EnvVarJson,
+    LocalObjectReference,
+    PodSchedulingGate,
+    ResourceClaims,
+    Toleration,
+    VolumeJson,
+    VolumeMountJson,
+)
+
+EnvVars = Annotated[list[EnvVarJson], list_map("name", max_items=128)]
+Words = Annotated[list[Annotated[str, Meta(max_length=1048576)]], list_atomic(max_items=128)]
 
 
 class RuntimeRef(ApiStruct, frozen=True, kw_only=True):
     """Which runtime. Defaults: the API group of TrainJob, kind ClusterTrainingRuntime."""
 
-    name: str
-    api_group: str | None = None
-    kind: str | None = None
+    name: Name
+    api_group: Annotated[str, Meta(max_length=253), default(GROUP)] | None = None
+    kind: Annotated[str, Meta(max_length=253), default(CLUSTER_TRAINING_RUNTIME)] | None = None
 
 
 class SecretRef(ApiStruct, frozen=True, kw_only=True):
@@ -34,8 +63,15 @@ class SecretRef(ApiStruct, frozen=True, kw_only=True):
 class InitializerSource(ApiStruct, frozen=True, kw_only=True):
     """Where a dataset or model is fetched from before training."""
 
-    storage_uri: str | None = None
-    env: list[Json] | None = None  # core/v1 EnvVar
+    storage_uri: (
+        Annotated[
+            str,
+            Meta(max_length=2048, pattern=r"^([A-Za-z][A-Za-z0-9+.-]*://.+)?$"),
+            expects("a URI such as s3://bucket/path or hf://owner/name"),
+        ]
+        | None
+    ) = None
+    env: EnvVars | None = None
     secret_ref: SecretRef | None = None
 
 
@@ -51,44 +87,54 @@ class ResourceRequirements(ApiStruct, frozen=True, kw_only=True):
 
     limits: dict[str, QuantityValue] | None = None
     requests: dict[str, QuantityValue] | None = None
-    claims: list[Json] | None = None
+    claims: ResourceClaims | None = None
 
 
 class Trainer(ApiStruct, frozen=True, kw_only=True):
     """What runs on each training node, and on how many."""
 
-    image: str | None = None
-    command: list[str] | None = None
-    args: list[str] | None = None
-    env: list[Json] | None = None  # core/v1 EnvVar
-    num_nodes: Int32 | None = None
+    image: Annotated[str, Meta(max_length=500)] | None = None
+    command: Words | None = None
+    args: Words | None = None
+    env: EnvVars | None = None
+    num_nodes: NonNegativeInt32 | None = None
     resources_per_node: ResourceRequirements | None = None
-    num_proc_per_node: Int32 | None = None
+    num_proc_per_node: (
+        Annotated[
+            PositiveInt32, expects("a number from 1 on; leave the field out to choose it from the resources")
+        ]
+        | None
+    ) = None
 
 
 class ContainerPatch(ApiStruct, frozen=True, kw_only=True):
     """What a patch may set in a container, found by name."""
 
-    name: str
-    env: list[Json] | None = None
-    volume_mounts: list[Json] | None = None
+    name: Name
+    env: EnvVars | None = None
+    # Merged by mountPath, so one volume may appear at two paths.
+    volume_mounts: Annotated[list[VolumeMountJson], list_map("mountPath", max_items=128)] | None = None
     security_context: Json | None = None
 
 
 class PodSpecPatch(ApiStruct, frozen=True, kw_only=True):
     """What a patch may set in a pod template's spec."""
 
-    service_account_name: str | None = None
-    volumes: list[Json] | None = None
-    init_containers: list[ContainerPatch] | None = None
-    containers: list[ContainerPatch] | None = None
-    image_pull_secrets: list[Json] | None = None
+    service_account_name: Annotated[str, Meta(max_length=253)] | None = None
+    volumes: Annotated[list[VolumeJson], list_map("name", max_items=128)] | None = None
+    init_containers: Annotated[list[ContainerPatch], list_map("name", max_items=64)] | None = None
+    containers: Annotated[list[ContainerPatch], list_map("name", max_items=64)] | None = None
+    image_pull_secrets: (
+        Annotated[list[Annotated[Json, shape(LocalObjectReference)]], list_map("name", max_items=64)] | None
+    ) = None
     security_context: Json | None = None
-    termination_grace_period_seconds: Int64 | None = None
+    termination_grace_period_seconds: NonNegativeInt64 | None = None
     node_selector: dict[str, str] | None = None
-    affinity: Json | None = None
-    tolerations: list[Json] | None = None
-    scheduling_gates: list[Json] | None = None
+    affinity: Annotated[Json, shape(Affinity)] | None = None
+    tolerations: Annotated[list[Annotated[Json, shape(Toleration)]], list_atomic(max_items=128)] | None = None
+    scheduling_gates: (
+        Annotated[list[Annotated[Json, shape(PodSchedulingGate)]], list_map("name", max_items=16)] | None
+    ) = None
 
 
 class PodTemplatePatch(ApiStruct, frozen=True, kw_only=True):
@@ -114,14 +160,14 @@ class JobTemplatePatch(ApiStruct, frozen=True, kw_only=True):
 class ReplicatedJobPatch(ApiStruct, frozen=True, kw_only=True):
     """A patch of one replicated job, found by name."""
 
-    name: str
+    name: Name
     template: JobTemplatePatch | None = None
 
 
 class JobSetSpecPatch(ApiStruct, frozen=True, kw_only=True):
     """A patch of a JobSet's spec."""
 
-    replicated_jobs: list[ReplicatedJobPatch] | None = None
+    replicated_jobs: Annotated[list[ReplicatedJobPatch], list_map("name", max_items=100)] | None = None
 
 
 class JobSetTemplatePatch(ApiStruct, frozen=True, kw_only=True):
@@ -140,7 +186,7 @@ class TrainingRuntimeSpecPatch(ApiStruct, frozen=True, kw_only=True):
 class RuntimePatch(ApiStruct, frozen=True, kw_only=True):
     """What one manager changes in the runtime for this job. `manager` is a domain-prefixed path."""
 
-    manager: str
+    manager: Name
     time: datetime | None = None
     training_runtime_spec: TrainingRuntimeSpecPatch | None = None
 
@@ -151,11 +197,13 @@ class TrainJobSpec(ApiStruct, frozen=True, kw_only=True):
     runtime_ref: RuntimeRef
     initializer: Initializer | None = None
     trainer: Trainer | None = None
-    runtime_patches: list[RuntimePatch] | None = None
-    suspend: bool | None = None
-    active_deadline_seconds: Int64 | None = None
-    managed_by: str | None = None
-    ttl_seconds_after_finished: Int32 | None = None  # ours
+    runtime_patches: Annotated[list[RuntimePatch], list_map("manager", max_items=16)] | None = None
+    suspend: Annotated[bool, default(False)] | None = None
+    active_deadline_seconds: PositiveInt64 | None = None
+    managed_by: (
+        Annotated[str, one_of(CONTROLLER_NAME, MULTIKUEUE_CONTROLLER_NAME, default=CONTROLLER_NAME)] | None
+    ) = None
+    ttl_seconds_after_finished: NonNegativeInt32 | None = None  # ours
 
 
 class JobStatus(ApiStruct, frozen=True, kw_only=True):
@@ -212,6 +260,8 @@ class RuntimeSnapshotRef(ApiStruct, frozen=True, kw_only=True):
 
 class TrainJobStatus(ApiStruct, frozen=True, kw_only=True):
     """What is known about the job."""
+
+    keeps_unknown: ClassVar[bool] = True
 
     conditions: list[Condition] | None = None
     jobs_status: list[JobStatus] | None = None
