@@ -93,14 +93,15 @@ class Reporter:
         with self._changed:
             if not (self._unsent or self._sending):
                 return True
-            # An attempt under way carries an older state: what is unsent needs one more.
-            enough = self._attempts + self._sending + self._unsent
-            self._urgent = self._unsent
+            # An attempt under way may carry an older state, or fail: one more has to begin after this.
+            enough = self._attempts + self._sending + 1
+            self._urgent = True
             self._changed.notify_all()
             self._changed.wait_for(
                 lambda: self._attempts >= enough or not (self._unsent or self._sending),
                 max(0.0, deadline - time.monotonic()),
             )
+            self._urgent = False
             return not (self._unsent or self._sending)
 
     def _is_reporting_rank(self) -> bool:
