@@ -1,0 +1,109 @@
+"""TrainJob + runtime -> the objects to apply (spec 01 section 5.2, spec 02 sections 2 and 3).
+
+    check         template and job can be read, patches meet what is there, frameworks agree
+    layout        patches and resources merged, pods counted          template.layout
+    frameworks    what the pods need to find each other               frameworks
+    per step      contributions -> initializer -> trainer -> counts
+    JobSet        metadata, suspend, owner, hash; in canonical form
+
+Every step builds a new value from the one before; nothing that comes in is changed, and what goes out
+shares no map or list with it. Why it is so, and what differs from the peer: docs/design/render.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainwright.api.constants import JOB_SET, JOBSET_API_VERSION, TEMPLATE_HASH_ANNOTATION
+from trainwright.api.encoding import build_json
+from trainwright.api.meta import Json, build_owner_reference
+from trainwright.api.runtime import Runtime, RuntimeSpec
+from trainwright.api.trainjob import TrainJob
+from trainwright.frameworks import FRAMEWORKS, Contribution, Framework, select_frameworks, validate_frameworks
+from trainwright.render.canonical import canonicalize
+from trainwright.render.checks import check_job, check_runtime, raise_errors
+from trainwright.render.contributions import add_contribution
+from trainwright.render.counts import set_counts
+from trainwright.render.filled import fill_lists
+from trainwright.render.initializers import set_initializer
+from trainwright.render.template_hash import build_template_hash
+from trainwright.render.trainer import set_trainer
+from trainwright.template.layout import JobLayout, build_layout
+from trainwright.template.pod_sets import PodSet
+from trainwright.template.replicated_jobs import list_replicated_jobs
+from trainwright.template.resources import DEFAULT_ACCELERATORS, AcceleratorNames
+
+
+def render(
+    job: TrainJob,
+    runtime: Runtime,
+    *,
+    accelerators: AcceleratorNames = DEFAULT_ACCELERATORS,
+    frameworks: Sequence[Framework] = FRAMEWORKS,
+) -> list[Json]:
+    """Return the objects that the job becomes, in the order in which to apply them: the JobSet is the last.
+
+    A job without a uid, which no cluster has seen yet, gives objects without an owner. Raises `RenderError`.
+    """
+    check_runtime(runtime, job)
+    check_job(job, runtime)
+    layout = build_layout(job, runtime.spec or RuntimeSpec(), accelerators)
+    raise_errors(validate_frameworks(layout, frameworks), job)
+    contributions = [
+        framework.build_contribution(layout) for framework in select_frameworks(layout.policy, frameworks)
+    ]
+    own = [_own(obj, job) for contribution in contributions for obj in contribution.objects]
+    return [canonicalize(obj) for obj in (*own, _build_job_set(job, layout, contributions))]
+
+
+def render_job_set(job: TrainJob, runtime: Runtime) -> Json:
+    """Return the JobSet that the job becomes. Raises `RenderError`."""
+    return render(job, runtime)[-1]
+
+
+def _build_job_set(job: TrainJob, layout: JobLayout, contributions: Sequence[Contribution]) -> Json:
+    spec = canonicalize(_build_job_set_spec(job, layout, contributions))
+    metadata = build_json(layout.template.metadata) if layout.template.metadata else {}
+    annotations = {**(metadata.get("annotations") or {}), TEMPLATE_HASH_ANNOTATION: build_template_hash(spec)}
+    return _own(
+        {
+            "apiVersion": JOBSET_API_VERSION,
+            "kind": JOB_SET,
+            "metadata": {**metadata, "annotations": annotations, "name": layout.job_name},
+            "spec": spec,
+        },
+        job,
+    )
+
+
+def _build_job_set_spec(job: TrainJob, layout: JobLayout, contributions: Sequence[Contribution]) -> Json:
+    template = layout.template.spec or {}
+    replicated_jobs = [
+        _build_replicated_job(replicated_job, pod_set, job, layout, contributions)
+        for replicated_job, pod_set in zip(list_replicated_jobs(template), layout.pod_sets, strict=True)
+    ]
+    suspend = job.spec.suspend if job.spec else None  # absent stays absent, whatever the template says
+    return {**fill_lists(template), "replicatedJobs": replicated_jobs, "suspend": suspend}
+
+
+def _build_replicated_job(
+    replicated_job: Json,
+    pod_set: PodSet,
+    job: TrainJob,
+    layout: JobLayout,
+    contributions: Sequence[Contribution],
+) -> Json:
+    for contribution in contributions:
+        replicated_job = add_contribution(replicated_job, contribution)
+    replicated_job = set_initializer(replicated_job, job.spec.initializer if job.spec else None)
+    replicated_job = set_trainer(replicated_job, layout.trainer)
+    return set_counts(replicated_job, pod_set)
+
+
+def _own(obj: Json, job: TrainJob) -> Json:
+    """Return the object in the job's namespace and, where the job has a uid, owned by it."""
+    metadata = {**(obj.get("metadata") or {}), "namespace": job.metadata.namespace}
+    if job.metadata.uid is not None:
+        owner = build_owner_reference(job.api_version, job.kind, job.metadata)
+        metadata["ownerReferences"] = [build_json(owner)]
+    return {**obj, "metadata": metadata}
