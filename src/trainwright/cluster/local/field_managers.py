@@ -131,13 +131,11 @@ def decode_managers(record: bytes | None) -> FieldManagers | None:
 
 
 def _owned_leaves(value: Json) -> dict[Path, bytes]:
+    owned = {name: below for name, below in value.items() if name not in _UNOWNED and name != "metadata"}
     metadata = value.get("metadata") or {}
-    return build_leaves(
-        {
-            **{name: below for name, below in value.items() if name not in _UNOWNED},
-            "metadata": {name: below for name, below in metadata.items() if name not in _UNOWNED_METADATA},
-        }
-    )
+    if ours := {name: below for name, below in metadata.items() if name not in _UNOWNED_METADATA}:
+        owned["metadata"] = ours
+    return build_leaves(owned) if owned else {}
 
 
 def _find_overwritten(paths: Paths, before: Mapping[Path, bytes], after: Mapping[Path, bytes]) -> Paths:
