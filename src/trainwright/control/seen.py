@@ -15,7 +15,13 @@ from trainwright.api.trainjob import TrainJob
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A write of this pass, or of the last one, that the API server refused, in its own words."""
+    """A write of this pass, or of the last one, that the API server refused, in its own words.
+
+    `reason` is the server's (Forbidden, Invalid, Conflict, ...). `since` is when the write was refused, on
+    the clock that `decide` is given: a write is repeated one second after it at the earliest, so the pass
+    that follows a refusal at once only tells the user. The shell may hand the same refusal to later
+    passes, until their writes went through, or forget it: the status remembers.
+    """
 
     key: ObjectKey
     reason: str
@@ -26,16 +32,22 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One TrainJob and all that belongs to it.
 
-    `runtime` is the live runtime that `runtimeRef` names, `snapshot` the runtime as the job began with it;
-    either is None where it does not exist. `job_set` is the JobSet of the TrainJob's name, whoever owns it.
-    `jobs`, `pods` and `events` are those of that JobSet, in any order; `events` holds Warnings only.
-    `refusal` is a write that failed; None when the last writes went through.
+    `runtime` is the live runtime that `runtimeRef` names, `snapshot` the runtime as the job began with it
+    (`control.snapshot.find_snapshot` finds it, and `snapshot_problem` where one exists but cannot be
+    used); each is None where it does not exist. `job_set` is the JobSet of the TrainJob's name, whoever
+    owns it; `deleted_job_set` is the last state of one that is gone, as long as the shell still knows it (a
+    watch delivers it), so that a JobSet that finished and was swept at once still counts as finished.
+    `jobs`, `pods` and `events` are those that carry the JobSet's name, in any order; `events` holds Warnings
+    about the JobSet, its Jobs and their pods only. `refusal` is a write that failed; None when the last
+    writes went through.
     """
 
     train_job: TrainJob
     runtime: Runtime | None = None
     snapshot: Runtime | None = None
+    snapshot_problem: str | None = None
     job_set: JobSet | None = None
+    deleted_job_set: JobSet | None = None
     jobs: tuple[Job, ...] = ()
     pods: tuple[Pod, ...] = ()
     events: tuple[Event, ...] = ()

@@ -1,0 +1,194 @@
+"""The one cause why a job makes no progress, found by looking through every layer in a fixed order.
+
+    TrainJob   suspended by a user                     JobSet   refused, foreign, or waited for
+    Queue      suspended for a queue                   Job      the API server refuses its pods
+    Runtime    missing, unusable, unrenderable         Pod, Container   the pods' own words
+
+The first layer that has something to say wins; within pods, the strongest evidence (`evidence.Force`), then
+the one that happened first. Two looks at the same world give the same cause, byte for byte: messages
+that alternate or count are evened out, because each difference is a status write.
+Source: cause layers, section 3.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from trainwright.api.constants import TRAIN_JOB
+from trainwright.api.meta import truncate_to_seconds
+from trainwright.api.trainjob import Cause
+from trainwright.control.evidence import (
+    Evidence,
+    Force,
+    find_newest_event,
+    find_pod_evidence,
+    find_refused_pods,
+)
+from trainwright.control.hints import get_hint
+from trainwright.control.problem import Problem
+from trainwright.control.view import Place, View, find_place, is_of_current_attempt
+
+# Kueue's, on a TrainJob: the job waits in that LocalQueue while it is suspended.
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+
+
+def find_cause(view: View, problem: Problem | None, wait: Problem | None, now: datetime) -> Cause | None:
+    """Return why the job, which has not ended, makes no progress; None where it does.
+
+    A refused object comes before the suspension: it needs a hand, the suspension may be meant. A Kueue
+    Workload, once it is among what is seen, belongs into `_find_suspension`.
+    """
+    found = problem or (_find_suspension(view) if view.is_suspended else wait)
+    if found is not None:
+        return keep_since(build_cause(view, found, now), view.status.cause)
+    evidence = find_strongest(view)
+    return keep_since(build_evidence_cause(evidence, view, now), view.status.cause) if evidence else None
+
+
+def find_strongest(view: View) -> tuple[Evidence, int] | None:
+    """Return the evidence that counts among the children, and how many pods say the same.
+
+    None where all is well. Of what ended pods the first to have happened counts: other ranks follow it,
+    killed or with errors of their own. Among equals the lowest rank speaks.
+    """
+    found = [
+        evidence
+        for pod in view.pods
+        if is_of_current_attempt(pod.metadata, view.job_set)
+        and (evidence := find_pod_evidence(pod, view.seen.events)) is not None
+    ]
+    if not found:
+        refused = _find_without_pods(view)
+        return (refused, 1) if refused else None
+    ends = [evidence for evidence in found if evidence.is_end and not evidence.is_aftermath]
+    first = min(ends or found, key=_get_order)
+    return first, sum(1 for evidence in found if evidence.reason == first.reason)
+
+
+def build_evidence_cause(found: tuple[Evidence, int], view: View, now: datetime) -> Cause:
+    """Return the evidence as a cause, with the number of pods that say the same."""
+    evidence, count = found
+    before = view.status.cause
+    message = evidence.message
+    if evidence.is_brief and before is not None and before.reason == evidence.reason:
+        message = before.message  # the pause between two tries tells less than the try did
+    elif count > 1 and not evidence.is_end:
+        message += f" ({_describe_count(count - 1)} the same)"
+    problem = Problem(
+        reason=evidence.reason,
+        message=message,
+        layer=evidence.layer,
+        kind=evidence.kind,
+        name=evidence.name,
+    )
+    return build_cause(view, problem, evidence.at or now)
+
+
+def build_cause(view: View, problem: Problem, since: datetime) -> Cause:
+    """Return the problem as a cause, with what to do about it."""
+    return Cause(
+        layer=problem.layer,
+        kind=problem.kind,
+        name=problem.name,
+        reason=problem.reason,
+        message=problem.message,
+        hint=get_hint(problem.reason, problem.layer).replace("NAME", view.job.metadata.name),
+        since=truncate_to_seconds(since),
+    )
+
+
+def build_own_cause(view: View, reason: str, message: str, since: datetime) -> Cause:
+    """Return a cause that stands in the TrainJob itself."""
+    return build_cause(view, build_own_problem(view, reason, message), since)
+
+
+def build_own_problem(view: View, reason: str, message: str) -> Problem:
+    """Return a problem that stands in the TrainJob itself."""
+    return Problem(
+        reason=reason, message=message, layer=TRAIN_JOB, kind=TRAIN_JOB, name=view.job.metadata.name
+    )
+
+
+def keep_since(cause: Cause, before: Cause | None) -> Cause:
+    """Return the cause with the time at which it was first seen, where it was the cause already."""
+    if before is None or (before.layer, before.reason) != (cause.layer, cause.reason):
+        return cause
+    return msgspec.structs.replace(cause, since=before.since)
+
+
+def _find_suspension(view: View) -> Problem:
+    queue = (view.job.metadata.labels or {}).get(QUEUE_LABEL)
+    if not queue:
+        return build_own_problem(view, "Suspended", "spec.suspend is true")
+    return Problem(
+        reason="WaitingForQueue",
+        message=f"the job waits to be admitted through LocalQueue {queue!r}",
+        layer="Queue",
+        kind="LocalQueue",
+        name=queue,
+    )
+
+
+def _find_without_pods(view: View) -> Evidence | None:
+    """Return what the events say where there is no pod to ask.
+
+    All five counters of a role at zero while the JobSet exists: the API server refuses its pods, and only an
+    event on the Job tells. Without any Job, an event on the JobSet does.
+    """
+    job_set = view.job_set
+    if job_set is None:
+        return None
+    counted = {
+        entry.name: entry.active + entry.ready + entry.succeeded + entry.failed
+        for entry in (job_set.status.replicated_jobs_status if job_set.status else None) or ()
+    }
+    idle = sorted(
+        (find_place(job.metadata), job.metadata.name)
+        for job in view.jobs
+        if counted.get(find_place(job.metadata).replicated_job, 0) == 0
+    )
+    for place, name in idle:
+        if evidence := find_refused_pods(name, place, view.seen.events):
+            return evidence
+    if view.jobs:
+        return None
+    event = find_newest_event("JobSet", job_set.metadata.name, view.seen.events)
+    if event is None:
+        return None
+    return Evidence(
+        force=Force.NOT_STARTED,
+        layer="JobSet",
+        kind="JobSet",
+        name=job_set.metadata.name,
+        reason=event.reason if event.reason.isalnum() else "Unknown",
+        message=event.message,
+        place=Place("", 0, 0),
+        at=event.first_timestamp or event.event_time,
+    )
+
+
+def _get_order(evidence: Evidence) -> tuple[float, int, Place, str]:
+    """Order ends by time, since the first brought the others down; then all by force, then by rank.
+
+    An eviction of which nobody wrote the time down comes first, any other end without a time last.
+    """
+    if not evidence.is_end:
+        moment = float("inf")
+    elif evidence.at is not None:
+        moment = evidence.at.timestamp()
+    else:
+        moment = 0.0 if evidence.force <= Force.DISRUPTION else float("inf")
+    return (moment, evidence.force, evidence.place, evidence.name)
+
+
+def _describe_count(others: int) -> str:
+    """Return how many others, exact up to 3, else rounded down to a power of two.
+
+    The exact number would make each pod of a large job one status write as they come to the same state.
+    """
+    if others <= 3:
+        return "1 other pod says" if others == 1 else f"{others} other pods say"
+    return f"{1 << (others.bit_length() - 1)} or more other pods say"

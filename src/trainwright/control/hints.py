@@ -1,0 +1,114 @@
+"""What to do next, for each reason that a cause can have: one table, so that `explain` and docs agree."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trainwright.control.problem import (
+    CLAIMS_WOULD_BE_DELETED,
+    NAME_TAKEN,
+    RENDER_FAILED,
+    RUNTIME_NOT_FOUND,
+    SNAPSHOT_LOST,
+    SNAPSHOT_UNUSABLE,
+)
+
+HINTS: Final[dict[str, str]] = {
+    # TrainJob
+    "Suspended": "resume it: `trainwright resume NAME`, or set spec.suspend to false",
+    "Stopped": "create the job again under another name, or delete it first, to run it once more",
+    "DeadlineExceeded": "raise spec.activeDeadlineSeconds, or find out below why the job was slow",
+    # Queue
+    "WaitingForQueue": (
+        "the queue decides when it runs: see the Workload that the TrainJob owns; where there is none, Kueue "
+        "is not installed or does not know TrainJobs"
+    ),
+    # Runtime
+    RUNTIME_NOT_FOUND: (
+        "install the runtime, or name one that exists in spec.runtimeRef (see `trainwright runtimes`)"
+    ),
+    SNAPSHOT_UNUSABLE: "restore the ConfigMap, or delete it to take the runtime as it is now",
+    SNAPSHOT_LOST: "restore the ConfigMap from a backup, or delete the TrainJob and create it again",
+    RENDER_FAILED: "correct the field in the runtime, or in the TrainJob while it is suspended",
+    "TrainingRuntimeNotSupported": (
+        "spec.runtimeRef must name a TrainingRuntime or ClusterTrainingRuntime of trainer.kubeflow.org"
+    ),
+    # JobSet
+    NAME_TAKEN: "delete or rename the other JobSet, or create the TrainJob under another name",
+    CLAIMS_WOULD_BE_DELETED: (
+        "undo the change of the job; or save the data, delete the JobSet yourself and let it be made anew"
+    ),
+    "WaitingForCleanup": (
+        "it goes by itself; if it does not, look at its finalizers and at the pods on their nodes"
+    ),
+    "WaitingForPods": "it goes on when they have ended, at the latest after their grace period",
+    "FailedJobs": "see the logs of the job: `trainwright logs NAME`",
+    "PodsGone": (
+        "pods were deleted or evicted without a trace: look at the events of the namespace and its nodes"
+    ),
+    # Job: the API server refuses pods
+    "QuotaExceeded": "wait for others to end, ask for less, or have the ResourceQuota raised",
+    "QuotaNeedsRequests": (
+        "set spec.trainer.resourcesPerNode: the quota counts a resource that the pod does not name"
+    ),
+    "LimitRangeViolated": (
+        "change spec.trainer.resourcesPerNode so that it fits the LimitRange of the namespace"
+    ),
+    "PodSecurityViolated": (
+        "set the securityContext that the namespace asks for, in the runtime or a runtime patch"
+    ),
+    "ServiceAccountNotFound": "create the service account, or name one that exists in the runtime",
+    "FailedCreate": "the API server refuses the pods: change what its message names",
+    # Pod
+    "Evicted": "ask for the resource that ran out (memory, ephemeral-storage), or write less to local disk",
+    "DisruptionTarget": (
+        "the pod had to make room: use failurePolicy.maxRestarts and checkpoints so that training goes on"
+    ),
+    "Unschedulable": (
+        "no machine fits: compare the request with what the nodes have, and selector and tolerations"
+    ),
+    "SchedulingGated": "who set the scheduling gate has to lift it (for Kueue's topology: see the Workload)",
+    "FailedMount": "create the Secret, ConfigMap or claim that the volume names, or correct the name",
+    "FailedAttachVolume": "the volume cannot be attached: see whether another node still holds it",
+    "FailedCreatePodSandBox": (
+        "the node cannot set the pod up: look at its network plugin and container runtime"
+    ),
+    # Container
+    "ImagePullBackOff": "check the image's name, tag and registry, and imagePullSecrets for a private one",
+    "InvalidImageName": "correct the image's name",
+    "ErrImageNeverPull": "the image is not on the node: load it there, or change imagePullPolicy",
+    "CreateContainerConfigError": (
+        "create the ConfigMap or Secret (or the key in it) that the environment names"
+    ),
+    "CreateContainerError": "the container cannot be made: see its message",
+    "RunContainerError": "the container cannot be started: see its message",
+    "CrashLoopBackOff": (
+        "the program fails again and again: see `trainwright logs NAME`; restartPolicy Never and "
+        "backoffLimit 0 "
+        "show a failure at once"
+    ),
+    "OOMKilled": "ask for more memory in spec.trainer.resourcesPerNode, or use a smaller batch",
+    "StartError": "the program of spec.trainer.command is not in the image, or not on PATH",
+    "CommandNotFound": "the command is not in the image, or not on PATH",
+    "CommandNotExecutable": "make the command executable, or start it through its interpreter",
+    "SegmentationFault": (
+        "native code crashed: compare the versions of driver, CUDA and libraries in the image"
+    ),
+    "Killed": (
+        "something outside ended it with SIGKILL: look for memory pressure or an operator's action "
+        "on the node"
+    ),
+    "Terminated": "something outside asked it to end (SIGTERM): a drain, a preemption, or a deadline",
+    "KilledBySignal": "the program ended by a signal: see the last log lines",
+    "NonZeroExit": "the program reports an error: see its last log lines (`trainwright logs NAME`)",
+}
+
+_DEFAULT: Final = "see the message"
+_REFUSED: Final = (
+    "the API server refuses the object: change what its message names; it is tried again by itself"
+)
+
+
+def get_hint(reason: str, layer: str) -> str:
+    """Return what to do about a cause; for a reason of an API server, by the layer that it stands in."""
+    return HINTS.get(reason) or (_REFUSED if layer in ("JobSet", "Job", "TrainJob") else _DEFAULT)
