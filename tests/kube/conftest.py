@@ -1,0 +1,47 @@
+"""A control plane for the tests of this folder, started once; a namespace for each test."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from kube.control_plane import ControlPlane
+from trainwright.cluster.kube.config import load_connection
+from trainwright.cluster.kube.transport import AiohttpTransport
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            # One worker runs them all: one control plane is enough for two cores.
+            item.add_marker(pytest.mark.xdist_group("kubernetes"))
+            item.add_marker(pytest.mark.kubernetes)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    programs = os.environ.get("TRAINWRIGHT_CLUSTER_PROGRAMS")
+    if not programs:
+        pytest.skip("NOT TESTED: no Kubernetes; `make test` builds one where Go is installed")
+    with ControlPlane(Path(programs)) as plane:
+        yield plane
+
+
+@pytest.fixture
+async def transport(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[AiohttpTransport]:
+    connection = load_connection({"KUBECONFIG": str(control_plane.kubeconfig())}, tmp_path)
+    async with AiohttpTransport(connection) as transport:
+        yield transport
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    control_plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    yield name
+    control_plane.call("DELETE", f"/api/v1/namespaces/{name}")

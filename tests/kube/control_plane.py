@@ -1,0 +1,329 @@
+"""A real Kubernetes control plane of host processes on loopback: etcd, kube-apiserver, controllers, JobSet.
+
+In: the folder of programs that `scripts/cluster-programs` builds. Out: a running control plane with a
+kubeconfig per component, each with a user of its own. There is no scheduler and no node: pods stay Pending.
+Everything that was started ends with the context, by its process id; the folder is removed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+START_SECONDS = 60.0
+ADMIN_TOKEN = "test-admin"
+# Every component is a user of its own, so that the audit log and RBAC tell them apart.
+USERS = {
+    "admin": (ADMIN_TOKEN, "system:masters"),
+    "controller-manager": ("test-controller-manager", "system:masters"),
+    "jobset": ("test-jobset", "system:masters"),
+    "operator": ("test-operator", "system:serviceaccounts"),
+}
+
+
+@dataclass
+class ControlPlane:
+    """One control plane. Use as a context manager."""
+
+    programs: Path
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="trainwright-kube-")))
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = ("etcd", "etcd-peer", "apiserver", "jobset-webhook", "jobset-metrics", "jobset-health")
+        self.port = dict(zip(names, find_free_ports(len(names)), strict=True))
+
+    def __enter__(self) -> Self:
+        try:
+            self._make_keys()
+            self._start_etcd()
+            self.start_apiserver()
+            self._install_jobset()
+            self._start_controller_manager()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return f"https://127.0.0.1:{self.port['apiserver']}"
+
+    def kubeconfig(self, user: str = "admin") -> Path:
+        """Return the kubeconfig of a user."""
+        path = self.folder / f"{user}.kubeconfig"
+        if not path.exists():
+            ca = base64.b64encode((self.folder / "pki/apiserver.crt").read_bytes()).decode()
+            config = {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "test",
+                "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+                "clusters": [
+                    {"name": "test", "cluster": {"server": self.server, "certificate-authority-data": ca}}
+                ],
+                "users": [{"name": user, "user": {"token": USERS[user][0]}}],
+            }
+            path.write_text(yaml.safe_dump(config))
+        return path
+
+    def call(
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
+    ) -> Any:
+        """Send one request as admin and return the decoded answer. Raises urllib.error.HTTPError."""
+        request = urllib.request.Request(
+            self.server + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type},
+        )
+        context = ssl.create_default_context(cafile=str(self.folder / "pki/apiserver.crt"))
+        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+            return json.load(answer)
+
+    def create_all(self, objects: list[dict[str, Any]]) -> None:
+        """Create cluster-scoped objects, in order."""
+        plurals = {
+            "CustomResourceDefinition": "customresourcedefinitions",
+            "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+            "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+        }
+        for obj in objects:
+            self.call("POST", f"/apis/{obj['apiVersion']}/{plurals[obj['kind']]}", obj)
+
+    def start_apiserver(self) -> None:
+        """Start the API server, or start it again after `stop_apiserver`."""
+        pki = self.folder / "pki"
+        self._start(
+            "kube-apiserver",
+            "--etcd-servers",
+            f"http://127.0.0.1:{self.port['etcd']}",
+            "--cert-dir",
+            str(pki),
+            "--secure-port",
+            str(self.port["apiserver"]),
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-account-key-file",
+            str(pki / "sa.pub"),
+            "--service-account-signing-key-file",
+            str(pki / "sa.key"),
+            "--authorization-mode=RBAC",
+            "--token-auth-file",
+            str(self.folder / "tokens.csv"),
+            "--service-cluster-ip-range=10.97.0.0/16",
+            "--disable-admission-plugins=ServiceAccount",
+        )
+        self.wait_for("kube-apiserver", self._is_ready)
+
+    def stop_apiserver(self) -> None:
+        """End the API server; etcd and everything stored stay."""
+        self._stop("kube-apiserver")
+
+    def compact(self) -> None:
+        """Make etcd forget its history, so that old resource versions expire (410)."""
+        url = f"http://127.0.0.1:{self.port['etcd']}/v3"
+        revision = _post(f"{url}/kv/range", {"key": "AA==", "limit": "1"})["header"]["revision"]
+        _post(f"{url}/kv/compaction", {"revision": revision, "physical": True})
+
+    def wait_for(self, what: str, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds; on time-out or death show the end of the component's log."""
+        deadline = time.monotonic() + START_SECONDS
+        while not condition():
+            process = self._processes.get(what)
+            dead = process is not None and process.poll() is not None
+            if dead or time.monotonic() > deadline:
+                log = self.folder / f"{what}.log"
+                said = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+                raise RuntimeError(f"{what} {'ended' if dead else 'is not ready'}:\n{said}")
+            time.sleep(0.05)
+
+    def _is_ready(self) -> bool:
+        if not (self.folder / "pki/apiserver.crt").exists():
+            return False
+        try:
+            request = urllib.request.Request(
+                f"{self.server}/readyz", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"}
+            )
+            context = ssl.create_default_context(cafile=str(self.folder / "pki/apiserver.crt"))
+            with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def _make_keys(self) -> None:
+        pki = self.folder / "pki"
+        (pki / "hook").mkdir(parents=True)
+        _openssl("genrsa", "-out", pki / "sa.key", "2048")
+        _openssl("rsa", "-in", pki / "sa.key", "-pubout", "-out", pki / "sa.pub")
+        _openssl(
+            *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=webhook"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", pki / "hook/tls.key", "-out", pki / "hook/tls.crt"),
+        )
+        rows = [f'{token},{user},{user},"{group}"' for user, (token, group) in USERS.items()]
+        (self.folder / "tokens.csv").write_text("\n".join(rows) + "\n")
+
+    def _start_etcd(self) -> None:
+        client, peer = (f"http://127.0.0.1:{self.port[name]}" for name in ("etcd", "etcd-peer"))
+        self._start(
+            "etcd",
+            *("--data-dir", str(self.folder / "etcd"), "--unsafe-no-fsync", "--log-level", "warn"),
+            *("--listen-client-urls", client, "--advertise-client-urls", client),
+            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+            *("--initial-cluster", f"default={peer}"),
+        )
+
+    def _install_jobset(self) -> None:
+        source = _module_folder("jobset", "sigs.k8s.io/jobset") / "config/components"
+        self.create_all(_load_documents(sorted((source / "crd/bases").glob("*.yaml"))))
+        rendered = subprocess.run(
+            [self.programs / "kubectl", "kustomize", source / "webhook"], capture_output=True, check=True
+        )
+        webhooks = [
+            document
+            for document in yaml.safe_load_all(rendered.stdout)
+            if document["kind"].endswith("WebhookConfiguration")
+        ]
+        self.create_all([self._to_local_url(webhook, self.port["jobset-webhook"]) for webhook in webhooks])
+        config = {
+            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+            "kind": "Configuration",
+            "webhook": {"port": self.port["jobset-webhook"], "certDir": str(self.folder / "pki/hook")},
+            "metrics": {
+                "bindAddress": f"127.0.0.1:{self.port['jobset-metrics']}",
+                "certDir": str(self.folder / "pki/hook"),
+            },
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{self.port['jobset-health']}"},
+            "leaderElection": {"leaderElect": False},
+            "internalCertManagement": {"enable": False},
+            "clientConnection": {"qps": 1000, "burst": 2000},
+        }
+        (self.folder / "jobset.yaml").write_text(yaml.safe_dump(config))
+        self._start(
+            "jobset",
+            *("--config", str(self.folder / "jobset.yaml")),
+            *("--kubeconfig", str(self.kubeconfig("jobset"))),
+        )
+        self.wait_for("jobset", lambda: _answers(self.port["jobset-health"], "/readyz"))
+
+    def _to_local_url(self, configuration: dict[str, Any], port: int) -> dict[str, Any]:
+        """Return the webhook configuration with a URL of this machine in place of the service."""
+        ca = base64.b64encode((self.folder / "pki/hook/tls.crt").read_bytes()).decode()
+        webhooks = [
+            {
+                **webhook,
+                "clientConfig": {
+                    "url": f"https://127.0.0.1:{port}{webhook['clientConfig']['service']['path']}",
+                    "caBundle": ca,
+                },
+            }
+            for webhook in configuration["webhooks"]
+        ]
+        return {**configuration, "webhooks": webhooks}
+
+    def _start_controller_manager(self) -> None:
+        """Jobs and garbage collection; last, since the collector looks for new kinds only twice a minute."""
+        self._start(
+            "kube-controller-manager",
+            *("--kubeconfig", str(self.kubeconfig("controller-manager"))),
+            *("--service-account-private-key-file", str(self.folder / "pki/sa.key")),
+            *("--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0"),
+            *("--controllers", "job-controller,garbage-collector-controller,namespace-controller"),
+            *("--kube-api-qps=1000", "--kube-api-burst=2000"),
+        )
+
+    def _start(self, program: str, *arguments: str) -> None:
+        with (self.folder / f"{program}.log").open("ab") as log:
+            self._processes[program] = subprocess.Popen(
+                [self.programs / program, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+    def _stop(self, program: str) -> None:
+        """Kill a component: nothing of it is to be kept, and an orderly end waits for every open watch."""
+        process = self._processes.pop(program)
+        process.kill()
+        process.wait()
+
+    def _end(self) -> None:
+        for program in reversed(list(self._processes)):
+            self._stop(program)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def find_free_ports(count: int) -> list[int]:
+    """Return ports of 127.0.0.1 that nobody uses at this moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _openssl(*arguments: str | Path) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def _module_folder(program: str, module: str) -> Path:
+    """Return where Go keeps the source of a module that one of our programs is built from."""
+    here = Path(__file__).parent / "programs" / program
+    listed = subprocess.run(
+        ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module],
+        cwd=here,
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "GOFLAGS": ""},
+    )
+    return Path(listed.stdout.strip())
+
+
+def _load_documents(paths: list[Path]) -> list[dict[str, Any]]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [
+        document
+        for path in paths
+        if path.name != "kustomization.yaml"
+        for document in yaml.load_all(path.read_text(), loader)
+        if document
+    ]
+
+
+def _answers(port: int, path: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.HTTPError):
+        return False
+
+
+def _post(url: str, body: object) -> Any:
+    request = urllib.request.Request(url, data=json.dumps(body).encode(), method="POST")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
