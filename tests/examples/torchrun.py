@@ -1,0 +1,82 @@
+"""Several torchrun "nodes" of one job on this machine, as the local engine starts them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+
+class Torchrun:
+    """A job of `nodes` x `processes`. Output of node 0 is read line by line; the others' goes with it."""
+
+    def __init__(self, processes: list[asyncio.subprocess.Process]) -> None:
+        self._processes = processes
+
+    async def wait_for_line(self, beginning: str) -> str:
+        """Read up to the line that begins so, and return it."""
+        output = self._processes[0].stdout
+        assert output is not None
+        seen = []
+        async with asyncio.timeout(100):
+            while line := (await output.readline()).decode():
+                seen.append(line)
+                if line.startswith(beginning):
+                    return line.rstrip("\n")
+        raise AssertionError(f"no line begins with {beginning!r}:\n{''.join(seen)}")
+
+    async def finish(self) -> str:
+        """Wait until all nodes have ended well, and return what node 0 still had to say."""
+        async with asyncio.timeout(100):
+            outputs = await asyncio.gather(*(process.communicate() for process in self._processes))
+        texts = [out.decode() for out, _ in outputs]
+        assert [process.returncode for process in self._processes] == [0] * len(texts), "\n".join(texts)
+        return texts[0]
+
+    async def stop(self) -> None:
+        """SIGTERM, as the engine does when a job is suspended."""
+        for process in self._processes:
+            if process.returncode is None:
+                process.terminate()
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(process.communicate() for process in self._processes))
+
+
+@asynccontextmanager
+async def run_torchrun(
+    environment: Path, shape: tuple[int, int], words: list[str], variables: Mapping[str, str]
+) -> AsyncIterator[Torchrun]:
+    """Start `torchrun WORDS` as (nodes, processes per node) in a training environment; stop what is left."""
+    nodes, processes = shape
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    common = {
+        "PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HOME": os.environ["HOME"],
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PET_NNODES": str(nodes),
+        "PET_NPROC_PER_NODE": str(processes),
+        "PET_MASTER_ADDR": "127.0.0.1",
+        "PET_MASTER_PORT": str(port),
+        **variables,
+    }
+    started = [
+        await asyncio.create_subprocess_exec(
+            environment / "bin" / "torchrun",
+            *words,
+            env={**common, "PET_NODE_RANK": str(node)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        for node in range(nodes)
+    ]
+    job = Torchrun(started)
+    try:
+        yield job
+    finally:
+        await job.stop()
