@@ -1,0 +1,187 @@
+"""From what was decided to the port: actions, one after the other, up to the first that is refused.
+
+A refusal is a value, not an exception: the next decision tells the user. What the port cannot reach is an
+exception: nobody can be told through it, so it is for the caller to try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from trainwright.api.constants import (
+    API_VERSION,
+    CLUSTER_TRAINING_RUNTIME,
+    CONTROLLER_NAME,
+    FIELD_MANAGER,
+    JOB_SET,
+    JOBSET_API_VERSION,
+    TRAIN_JOB,
+    TRAINING_RUNTIME,
+)
+from trainwright.api.core import Event, ObjectReference
+from trainwright.api.meta import Json, ObjectKey, ObjectMeta, truncate_to_seconds
+from trainwright.api.trainjob import TrainJobStatus
+from trainwright.cluster.port import Cluster
+from trainwright.control.actions import Action, Apply, Delete, Emit, Patch, PatchStatus, RequeueAfter
+from trainwright.control.seen import Refusal
+from trainwright.errors import AlreadyExists, Conflict, Forbidden, InvalidObject, NotFound, UserError
+
+log = structlog.get_logger()
+
+# What a target says about an object, as opposed to being out of reach. The reasons are an API server's.
+_REFUSALS: Final[dict[type[UserError], str]] = {
+    AlreadyExists: "AlreadyExists",
+    Conflict: "Conflict",
+    Forbidden: "Forbidden",
+    InvalidObject: "Invalid",
+    NotFound: "NotFound",
+}
+_REFUSED: Final = tuple(_REFUSALS)
+
+_API_VERSIONS: Final = {
+    CLUSTER_TRAINING_RUNTIME: API_VERSION,
+    JOB_SET: JOBSET_API_VERSION,
+    "Job": "batch/v1",
+    "Pod": "v1",
+    TRAIN_JOB: API_VERSION,
+    TRAINING_RUNTIME: API_VERSION,
+}
+
+# Written by the progress endpoint, with a field manager of its own.
+_NOT_OURS: Final = frozenset({"trainerStatus"})
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How it went.
+
+    `refusal` is the write that ended the pass. `is_gone` says that the TrainJob itself is not there any more,
+    or another one is of its name: what was decided does not count. `requeue_after` is in seconds.
+    """
+
+    refusal: Refusal | None = None
+    is_gone: bool = False
+    requeue_after: float | None = None
+
+
+async def perform(
+    cluster: Cluster, actions: Sequence[Action], now: datetime, *, train_job_uid: str | None = None
+) -> Outcome:
+    """Do the actions in order, and stop at the first that is refused.
+
+    With `train_job_uid` a status is only written to the TrainJob of that uid: the end of a job that was
+    deleted must not end one that was made meanwhile under the same name.
+    A status that the target calls invalid is raised: the status is where refusals are told.
+    """
+    requeue_after = None
+    for action in actions:
+        match action:
+            case RequeueAfter(seconds=seconds):
+                requeue_after = seconds
+            case PatchStatus():
+                if not await _write_status(cluster, action, train_job_uid):
+                    return Outcome(is_gone=True)
+            case Emit():
+                await _emit(cluster, action, now)
+            case Apply() | Patch() | Delete():
+                try:
+                    await _write(cluster, action)
+                except _REFUSED as error:
+                    return Outcome(refusal=_build_refusal(action, error, now), requeue_after=requeue_after)
+    return Outcome(requeue_after=requeue_after)
+
+
+def build_status_patch(status: TrainJobStatus, train_job_uid: str | None = None) -> Json:
+    """Return the merge patch that makes the status exactly this, but for `trainerStatus`."""
+    fields = {name: value for name, value in _with_nulls(status).items() if name not in _NOT_OURS}
+    return {**({"metadata": {"uid": train_job_uid}} if train_job_uid else {}), "status": fields}
+
+
+async def _write(cluster: Cluster, action: Apply | Patch | Delete) -> None:
+    match action:
+        case Apply(object=obj):
+            await cluster.apply(obj, FIELD_MANAGER)
+        case Patch(key=key, merge=merge):
+            await cluster.patch(key, merge)
+        case Delete(key=key, uid=uid):
+            try:
+                await cluster.delete(key, uid)
+            except NotFound:
+                pass  # somebody was faster
+            except Conflict:
+                if uid is None:
+                    raise
+                # The object that was meant is gone, and another has its name.
+
+
+async def _write_status(cluster: Cluster, action: PatchStatus, uid: str | None) -> bool:
+    """Write the status; say whether the TrainJob was still there."""
+    try:
+        await cluster.patch_status(action.key, build_status_patch(action.status, uid))
+    except (NotFound, Conflict):
+        return False
+    except InvalidObject as error:
+        # How an API server answers a merge patch that names another uid (updates get a Conflict).
+        if any(field_error.path == "metadata.uid" for field_error in error.errors):
+            return False
+        raise
+    return True
+
+
+async def _emit(cluster: Cluster, action: Emit, now: datetime) -> None:
+    """Record the event. One that is refused is logged, and keeps nothing else from happening."""
+    try:
+        await cluster.record_event(build_event(action, now))
+    except _REFUSED as error:
+        log.warning("event was refused", reason=action.reason, object=action.about.name, error=str(error))
+
+
+def build_event(action: Emit, now: datetime) -> Event:
+    """Return the core/v1 event: the public SDK shows only those that have a `firstTimestamp`."""
+    about = action.about
+    moment = truncate_to_seconds(now)
+    return Event(
+        metadata=ObjectMeta(generate_name=f"{about.name}.", namespace=about.namespace),
+        involved_object=ObjectReference(
+            api_version=_API_VERSIONS.get(action.kind, ""),
+            kind=action.kind,
+            namespace=about.namespace or "",
+            name=about.name,
+            uid=about.uid or "",
+        ),
+        type=action.type,
+        reason=action.reason,
+        message=action.message,
+        reporting_component=CONTROLLER_NAME,
+        first_timestamp=moment,
+        last_timestamp=moment,
+        count=1,
+    )
+
+
+def _build_refusal(action: Apply | Patch | Delete, error: UserError, now: datetime) -> Refusal:
+    if isinstance(action, Apply):
+        metadata = action.object["metadata"]
+        key = ObjectKey(action.object["kind"], metadata.get("namespace", ""), metadata["name"])
+    else:
+        key = action.key
+    reason = next(reason for kind, reason in _REFUSALS.items() if isinstance(error, kind))
+    return Refusal(key=key, reason=reason, message=str(error), since=now)
+
+
+def _with_nulls(value: Any) -> Any:
+    """Return the struct as JSON in which absent fields are null: in a merge patch that removes them."""
+    if not isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    present = msgspec.to_builtins(value)
+    fields: Json = {}
+    for field in msgspec.structs.fields(value):
+        if field.encode_name not in present:
+            fields[field.encode_name] = None
+        else:
+            fields[field.encode_name] = _with_nulls(getattr(value, field.name))
+    return fields
