@@ -126,7 +126,7 @@ initializers = st.builds(
     dataset=st.none()
     | st.builds(
         InitializerSource,
-        storage_uri=st.none() | texts,
+        storage_uri=st.none() | st.sampled_from(["", "hf://x"]),
         env=st.none() | env,
         secret_ref=st.none() | st.just(SecretRef(name="s")),
     ),
