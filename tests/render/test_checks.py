@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from template.builders import (
     PLAIN,
@@ -143,3 +147,41 @@ def test_an_initializer_that_the_job_does_not_use_may_have_any_container(
 
 def test_b059_a_template_without_a_network_is_rendered() -> None:
     assert "network" not in render(train_job(), runtime(runtime_spec(network=None)))[0]["spec"]
+
+
+anything = st.recursive(
+    st.none() | st.integers(-1, 2) | st.sampled_from(["", "node", "trainer", "1Gi"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["name", "spec", "metadata", "resources", "requests", "storage"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+claims = st.fixed_dictionaries({"metadata": st.just({"name": "w"}), "spec": anything})
+pods = st.dictionaries(
+    st.sampled_from(["volumes", "initContainers", "nodeSelector", "affinity"]), anything, max_size=2
+)
+templates = st.fixed_dictionaries(
+    {"replicatedJobs": st.lists(anything | st.builds(lambda pod: replicated_job(pod=pod), pods), max_size=2)},
+    optional={
+        "network": anything,
+        "failurePolicy": anything | st.fixed_dictionaries({"rules": anything}),
+        "volumeClaimPolicies": anything
+        | st.lists(st.fixed_dictionaries({"templates": st.lists(claims)}), max_size=1),
+    },
+)
+
+
+@given(templates | st.dictionaries(st.just("replicatedJobs"), anything))
+def test_whatever_the_template_is_it_renders_or_is_refused(template: dict[str, Any]) -> None:
+    job = train_job(Trainer(num_nodes=2), runtime_patches=[pod_patch({"nodeSelector": {"a": "1"}})])
+    spec = RuntimeSpec(ml_policy=MLPolicy(torch=TorchPolicy()), template=JobSetTemplate(spec=template))
+    try:
+        objects = render(job, runtime(spec))
+    except RenderError:
+        return  # any other exception is a bug
+    assert [obj["kind"] for obj in objects] == ["JobSet"]

@@ -1,3 +1,5 @@
+"""The shapes themselves are tested with `trainwright.api`; here is what render relies on."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from template.builders import container, replicated_job, runtime_spec, train_job
+from template.builders import container, replicated_job, train_job
 from trainwright.api.meta import Json
 from trainwright.api.runtime import JobSetTemplate, RuntimeSpec
 from trainwright.field_errors import FieldError, Rule
-from trainwright.template.pod_sets import build_pod_sets
-from trainwright.template.shape import find_shape_errors
+from trainwright.template.layout import build_layout
+from trainwright.template.shape import find_resource_errors, find_shape_errors
 
 JOB = "spec.template.spec.replicatedJobs[0]"
 POD = f"{JOB}.template.spec.template.spec"
@@ -21,48 +23,41 @@ def spec(*replicated_jobs: Any, **fields: Any) -> Json:
     return {"replicatedJobs": list(replicated_jobs), **fields}
 
 
-def wrong_type(path: str, expected: str, value: Any) -> FieldError:
-    return FieldError(path=path, rule=Rule.TYPE, detail=f"expected {expected}", value=value)
+READABLE: dict[str, Json] = {
+    "two replicated jobs": spec(replicated_job(), replicated_job("b", ancestor=None)),
+    "null is the same as absent": spec(replicated_job(replicas=None, pod={"volumes": None}), network=None),
+    "fields of a newer JobSet": spec(replicated_job(newer={"a": 1}, pod={"newer": []}), newer={"a": 1}),
+}
 
 
-def missing(path: str) -> FieldError:
-    return FieldError(path=path, rule=Rule.REQUIRED, detail="is missing")
+@pytest.mark.parametrize("template", READABLE.values(), ids=READABLE)
+def test_what_can_be_read(template: Json) -> None:
+    assert find_shape_errors(template) == []
 
 
-NONE_AT_ALL = FieldError(
-    path="spec.template.spec.replicatedJobs",
-    rule=Rule.REQUIRED,
-    detail="a runtime needs at least one replicated job",
-)
-CASES: dict[str, tuple[Json | None, list[FieldError]]] = {
-    "a good one": (runtime_spec(replicated_job(), replicated_job("b", ancestor=None)).template.spec, []),  # type: ignore[union-attr]
-    "nothing": (None, [NONE_AT_ALL]),
-    "no replicated jobs": ({"suspend": True}, [NONE_AT_ALL]),
+@pytest.mark.parametrize("template", [None, {}, {"suspend": True}, spec()])
+def test_a_template_without_replicated_jobs_is_an_error(template: Json | None) -> None:
+    assert find_shape_errors(template) == [
+        FieldError(
+            path="spec.template.spec.replicatedJobs",
+            rule=Rule.REQUIRED,
+            detail="a runtime needs at least one replicated job",
+        )
+    ]
+
+
+UNREADABLE: dict[str, tuple[Json, list[str]]] = {
     "replicated jobs that are no list": (
-        {"replicatedJobs": {"name": "node"}},
-        [wrong_type("spec.template.spec.replicatedJobs", "a list", {"name": "node"})],
+        {"replicatedJobs": {"name": "n"}},
+        ["spec.template.spec.replicatedJobs"],
     ),
-    "a replicated job that is text": (spec("node"), [wrong_type(JOB, "a map", "node")]),
-    "a replicated job without anything": (
-        spec({"replicas": 1}),
-        [missing(f"{JOB}.name"), missing(f"{JOB}.template")],
-    ),
+    "a replicated job that is text": (spec("node"), [JOB]),
+    "a replicated job without anything": (spec({"replicas": 1}), [f"{JOB}.name", f"{JOB}.template"]),
     "two of one name": (
         spec(replicated_job(), replicated_job()),
-        [
-            FieldError(
-                path="spec.template.spec.replicatedJobs[1].name",
-                rule=Rule.DUPLICATE,
-                detail="is there twice",
-                value="node",
-            )
-        ],
+        ["spec.template.spec.replicatedJobs[1]"],
     ),
-    "no pod": (spec({"name": "node", "template": {"spec": {}}}), [missing(f"{JOB}.template.spec.template")]),
-    "no containers": (
-        spec({"name": "n", "template": {"spec": {"template": {"spec": {"containers": []}}}}}),
-        [missing(f"{POD}.containers")],
-    ),
+    "no pod": (spec({"name": "node", "template": {"spec": {}}}), [f"{JOB}.template.spec.template"]),
     "several things at once": (
         spec(
             replicated_job(
@@ -71,48 +66,43 @@ CASES: dict[str, tuple[Json | None, list[FieldError]]] = {
             network={"subdomain": 1},
         ),
         [
-            wrong_type(f"{JOB}.template.spec.parallelism", "a whole number", "2"),
-            missing(f"{POD}.containers[0].name"),
-            wrong_type(f"{POD}.containers[0].args", "a list", "x"),
-            missing(f"{POD}.containers[0].env[0].name"),
-            wrong_type("spec.template.spec.network.subdomain", "text", 1),
+            f"{JOB}.template.spec.parallelism",
+            f"{POD}.containers[0].env[0].name",
+            f"{POD}.containers[0].args",
+            f"{POD}.containers[0].name",
+            "spec.template.spec.network.subdomain",
         ],
     ),
-    "a boolean is no number": (
-        spec(replicated_job(replicas=True)),
-        [wrong_type(f"{JOB}.replicas", "a whole number", True)],
-    ),
-    "a label that is no text": (
+    "an amount of a volume claim that is none": (
         spec(
-            {
-                **replicated_job(ancestor=None),
-                "template": {**replicated_job()["template"], "metadata": {"labels": {"a": 1}}},
-            }
+            replicated_job(),
+            volumeClaimPolicies=[
+                {
+                    "templates": [
+                        {"metadata": {"name": "w"}, "spec": {"resources": {"requests": {"storage": "much"}}}}
+                    ]
+                }
+            ],
         ),
-        [wrong_type(f"{JOB}.template.metadata.labels[a]", "text", 1)],
+        ["spec.template.spec.volumeClaimPolicies[0].templates[0].spec.resources.requests[storage]"],
     ),
-    "null is the same as absent": (
-        spec(replicated_job(replicas=None, pod={"volumes": None}), network=None),
-        [],
+    "an amount that is none": (
+        spec(replicated_job("node", container(resources={"limits": {"cpu": "two"}}))),
+        [f"{POD}.containers[0].resources.limits[cpu]"],
     ),
 }
 
 
-@pytest.mark.parametrize(("template", "errors"), CASES.values(), ids=CASES)
-def test_shapes(template: Json | None, errors: list[FieldError]) -> None:
-    assert find_shape_errors(template) == errors
+@pytest.mark.parametrize(("template", "paths"), UNREADABLE.values(), ids=UNREADABLE)
+def test_everything_that_cannot_be_read_is_reported(template: Json, paths: list[str]) -> None:
+    assert [error.path for error in find_shape_errors(template)] == paths
 
 
-def test_an_amount_that_is_none_is_explained() -> None:
-    (error,) = find_shape_errors(
-        spec(replicated_job("node", container(resources={"limits": {"cpu": "two"}})))
+def test_amounts_of_a_trainjob_are_checked_in_their_place() -> None:
+    errors = find_resource_errors(
+        {"limits": {"cpu": "two"}, "requests": {"cpu": 2}}, "spec.trainer.resourcesPerNode"
     )
-    assert (error.path, error.rule, error.value) == (
-        f"{POD}.containers[0].resources.limits[cpu]",
-        Rule.INVALID,
-        "two",
-    )
-    assert "500m" in error.detail
+    assert [error.path for error in errors] == ["spec.trainer.resourcesPerNode.limits[cpu]"]
 
 
 anything = st.recursive(
@@ -121,17 +111,7 @@ anything = st.recursive(
         st.lists(inner, max_size=2)
         | st.dictionaries(
             st.sampled_from(
-                [
-                    "replicatedJobs",
-                    "name",
-                    "template",
-                    "spec",
-                    "containers",
-                    "metadata",
-                    "labels",
-                    "replicas",
-                    "network",
-                ]
+                ["replicatedJobs", "name", "template", "spec", "containers", "metadata", "labels", "replicas"]
             ),
             inner,
             max_size=4,
@@ -139,17 +119,27 @@ anything = st.recursive(
     ),
     max_leaves=12,
 )
+fields = ["volumes", "initContainers", "containers", "nodeSelector"]
 
 
 @given(
     st.lists(
         anything
-        | st.builds(lambda pod: replicated_job(pod=pod), st.dictionaries(st.just("volumes"), anything)),
+        | st.builds(
+            lambda pod, job: replicated_job(pod=pod, job=job),
+            st.dictionaries(st.sampled_from(fields), anything, max_size=2),
+            st.dictionaries(
+                st.sampled_from(["parallelism", "completions", "completionMode"]), anything, max_size=2
+            ),
+        ),
+        min_size=1,
         max_size=2,
-    )
+    ),
+    st.dictionaries(st.sampled_from(["network", "suspend"]), anything, max_size=1),
 )
-def test_what_has_the_right_shape_can_be_read(replicated_jobs: list[Any]) -> None:
-    template = spec(*replicated_jobs)
+def test_what_has_the_right_shape_can_be_read(replicated_jobs: list[Any], others: Json) -> None:
+    template = spec(*replicated_jobs, **others)
     if not find_shape_errors(template):
-        runtime = RuntimeSpec(template=JobSetTemplate(spec=template))
-        assert len(build_pod_sets(runtime, train_job())) == len(replicated_jobs)
+        layout = build_layout(train_job(), RuntimeSpec(template=JobSetTemplate(spec=template)))
+        assert len(layout.pod_sets) == len(replicated_jobs)
+        assert layout.build_first_endpoint(layout.pod_sets[0])

@@ -61,7 +61,7 @@ def _find_missing_containers(template: JobSetTemplate, initializer: Initializer 
         if not is_needed or ancestor is None:
             continue
         name = ANCESTOR_CONTAINERS[ancestor]
-        containers = get_pod_spec(replicated_job)["containers"]
+        containers = get_pod_spec(replicated_job).get("containers")
         if find_named(containers, name) is None:
             path = f"spec.template.spec.replicatedJobs[{i}].template.spec.template.spec.containers"
             detail = f"the step {ancestor!r} must have a container {name!r}"
