@@ -1,0 +1,289 @@
+"""Makes the pods in the store and the processes of this machine agree: starts, stops, reports.
+
+One `sync` compares the two and does what is missing; it is the only one that writes about pods. What
+happens to a pod in between (it starts, a container ends) is noted in memory, and `wake` asks for another
+`sync`.
+
+    in the store                  here              done
+    waits                         nothing           its start is written down, then it starts
+    waits, host name in use       nothing           nothing yet: the old one of that rank still ends
+    waits, no accelerator free    nothing           its status says so; tried again later
+    any                           other status      the status is written
+    marked as deleted             runs              SIGTERM, grace period, SIGKILL
+    marked as deleted             nothing           removed from the store
+    gone                          runs              stopped as if it were marked
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from trainwright.api.core import PodCondition, PodStatus
+from trainwright.api.encoding import build_json, parse_object
+from trainwright.api.meta import Json, ObjectKey, truncate_to_seconds
+from trainwright.cluster.local.paths import JobPaths
+from trainwright.cluster.port import Cluster
+from trainwright.errors import NotFound
+from trainwright.runner.controllers import Clock, build_status_merge
+from trainwright.runner.executor import Executor, PodRun
+from trainwright.runner.leftovers import record_children
+from trainwright.runner.pod_context import PodContexts
+from trainwright.runner.pod_devices import PodDevices
+
+DEFAULT_GRACE_SECONDS: Final = 30.0
+DEVICE_RETRY_SECONDS: Final = 2.0
+
+_FINAL: Final = frozenset({"Succeeded", "Failed"})
+
+
+class Kubelet:
+    """Runs the pods of one TrainJob by an executor."""
+
+    def __init__(
+        self, cluster: Cluster, job: JobPaths, executor: Executor, contexts: PodContexts, devices: PodDevices
+    ) -> None:
+        self._cluster = cluster
+        self._job = job
+        self._executor = executor
+        self._contexts = contexts
+        self._devices = devices
+        self._slots: dict[str, _Slot] = {}
+        self._is_hurried = False
+        self._log = structlog.get_logger()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no pod has a process."""
+        return not self._slots
+
+    async def sync(
+        self, pods: Sequence[Json], clock: Clock, tasks: asyncio.TaskGroup, wake: Callable[[], None]
+    ) -> Sync:
+        """Do what is missing between the pods, as just read, and their processes."""
+        result = Sync()
+        present = {pod["metadata"]["uid"] for pod in pods}
+        for uid, slot in list(self._slots.items()):
+            if uid not in present:
+                if slot.has_ended:
+                    del self._slots[uid]
+                else:
+                    self._stop(slot, tasks, wake)
+        for pod in pods:
+            slot_or_none = self._slots.get(pod["metadata"]["uid"])
+            if slot_or_none is not None:
+                wrote = await self._sync_known(pod, slot_or_none, tasks, wake)
+                result = result.also(wrote=wrote)
+            elif pod["metadata"].get("deletionTimestamp"):
+                result = result.also(wrote=await self._remove(pod))
+            elif _get_status(pod).phase not in _FINAL:
+                result = result.merge(await self._start(pod, clock(), tasks, wake))
+        return result
+
+    async def report(self, pods: Sequence[Json]) -> None:
+        """Write how the pods do, and start nothing."""
+        for pod in pods:
+            slot = self._slots.get(pod["metadata"]["uid"])
+            if slot is not None:
+                await self._write_status(pod, slot.status)
+        self._slots = {uid: slot for uid, slot in self._slots.items() if not slot.has_ended}
+
+    def stop_all(self, tasks: asyncio.TaskGroup, wake: Callable[[], None]) -> None:
+        """Begin to stop every pod."""
+        for slot in self._slots.values():
+            self._stop(slot, tasks, wake)
+
+    def hurry(self, tasks: asyncio.TaskGroup, wake: Callable[[], None]) -> None:
+        """Give up grace periods: what is being stopped, or will be, is killed at once."""
+        self._is_hurried = True
+        for slot in self._slots.values():
+            if slot.is_stopping and not slot.has_ended:
+                tasks.create_task(slot.end(0.0, wake), name=f"kill {slot.key}")
+
+    async def _start(
+        self, pod: Json, now: datetime, tasks: asyncio.TaskGroup, wake: Callable[[], None]
+    ) -> Sync:
+        host = pod["spec"].get("hostname") or pod["metadata"]["name"]
+        if any(slot.host == host and not slot.has_ended for slot in self._slots.values()):
+            return Sync()
+        known = _get_status(pod)
+        lease = await self._devices.claim(pod["spec"])
+        if lease is None:
+            explained = await self._devices.explain(pod["spec"])
+            condition = _build_condition("False", explained, now, known)
+            status = msgspec.structs.replace(known, conditions=[condition])
+            wrote = await self._write_status(pod, status)
+            return Sync(wrote=wrote, requeue_after=DEVICE_RETRY_SECONDS)
+        status = PodStatus(
+            start_time=truncate_to_seconds(now), conditions=[_build_condition("True", "", now, known)]
+        )
+        # Written before anything runs: after a crash in between, nothing is unaccounted for.
+        wrote = await self._write_status(pod, status)
+        slot = _Slot(pod, host, status)
+        self._slots[pod["metadata"]["uid"]] = slot
+
+        async def follow() -> None:
+            try:
+                await slot.follow(self._executor, self._contexts, self._job, lease.devices, wake)
+            finally:
+                lease.release()
+
+        slot.task = tasks.create_task(follow(), name=f"pod {slot.key}")
+        self._log.info("starting pod", pod=slot.key.name, devices=list(lease.devices))
+        return Sync(wrote=wrote)
+
+    async def _sync_known(
+        self, pod: Json, slot: _Slot, tasks: asyncio.TaskGroup, wake: Callable[[], None]
+    ) -> bool:
+        if pod["metadata"].get("deletionTimestamp"):
+            if not slot.has_ended:
+                self._stop(slot, tasks, wake)
+                return False
+            del self._slots[pod["metadata"]["uid"]]
+            return await self._remove(pod)
+        wrote = await self._write_status(pod, slot.status)
+        if slot.has_ended:
+            del self._slots[pod["metadata"]["uid"]]
+        return wrote
+
+    def _stop(self, slot: _Slot, tasks: asyncio.TaskGroup, wake: Callable[[], None]) -> None:
+        if slot.is_stopping or slot.has_ended:
+            return
+        slot.is_stopping = True
+        grace = slot.pod["spec"].get("terminationGracePeriodSeconds")
+        seconds = DEFAULT_GRACE_SECONDS if grace is None else float(grace)
+        self._log.info("stopping pod", pod=slot.key.name)
+        tasks.create_task(slot.end(0.0 if self._is_hurried else seconds, wake), name=f"stop {slot.key}")
+
+    async def _remove(self, pod: Json) -> bool:
+        try:
+            await self._cluster.delete(_get_key(pod), pod["metadata"]["uid"])
+        except NotFound:
+            return False
+        return True
+
+    async def _write_status(self, pod: Json, status: PodStatus) -> bool:
+        before: Json = pod.get("status") or {}
+        merge = build_status_merge(before, build_json(status))
+        if not merge:
+            return False
+        try:
+            await self._cluster.patch_status(
+                _get_key(pod), {"metadata": {"uid": pod["metadata"]["uid"]}, "status": merge}
+            )
+        except NotFound:
+            return False
+        return True
+
+
+class Sync(msgspec.Struct, frozen=True):
+    """What one `sync` came to."""
+
+    wrote: bool = False
+    requeue_after: float | None = None
+
+    def also(self, *, wrote: bool) -> Sync:
+        """Return the same, with one more write if there was one."""
+        return Sync(self.wrote or wrote, self.requeue_after)
+
+    def merge(self, other: Sync) -> Sync:
+        """Return what both came to."""
+        pauses = [pause for pause in (self.requeue_after, other.requeue_after) if pause is not None]
+        return Sync(self.wrote or other.wrote, min(pauses, default=None))
+
+
+class _Slot:
+    """One pod that was started here, until its end has been written down."""
+
+    def __init__(self, pod: Json, host: str, status: PodStatus) -> None:
+        self.pod = pod
+        self.key = _get_key(pod)
+        self.host = host
+        self.status = status
+        self.is_stopping = False
+        self.has_ended = False
+        self.task: asyncio.Task[None] | None = None
+        self._began = status
+        self._run: PodRun | None = None
+        self._started = asyncio.Event()
+        self._log: Any = structlog.get_logger()
+
+    async def follow(
+        self,
+        executor: Executor,
+        contexts: PodContexts,
+        job: JobPaths,
+        devices: tuple[str, ...],
+        wake: Callable[[], None],
+    ) -> None:
+        """Start the pod and note what becomes of it, until it has ended."""
+        try:
+            context = await contexts.build(self.pod, job.pod(self.key.name), devices)
+            self._run = await executor.start(self.pod, context)
+            record_children(job)
+            self._started.set()
+            self._note(self._run.status, wake)
+            while self.status.phase not in _FINAL:
+                self._note(await self._run.changed(), wake)
+        except Exception as error:  # noqa: BLE001 (the task ends here; the pod's status says why)
+            self._log.exception("pod could not be run", pod=self.key.name)
+            failed = msgspec.structs.replace(
+                self.status, phase="Failed", reason=type(error).__name__, message=str(error)
+            )
+            self._note(failed, wake)
+        finally:
+            self._started.set()
+            self.has_ended = True
+            wake()
+
+    async def end(self, grace_seconds: float, wake: Callable[[], None]) -> None:
+        """Stop the pod; when this returns nothing of it is left."""
+        await self._started.wait()
+        if self._run is not None:
+            await self._run.stop(grace_seconds)
+            self._note(self._run.status, wake)
+        if self.task is not None:
+            # The run is over; whether it says so once more is not worth waiting for.
+            self.task.cancel()
+        wake()
+
+    def _note(self, status: PodStatus, wake: Callable[[], None]) -> None:
+        """Take over the executor's view, with what it does not know: when the pod was scheduled and began."""
+        reported = status.conditions or []
+        scheduled = [c for c in self._began.conditions or () if c.type not in {r.type for r in reported}]
+        status = msgspec.structs.replace(
+            status,
+            conditions=[*scheduled, *reported] or None,
+            start_time=status.start_time or self._began.start_time,
+        )
+        if status.phase != self.status.phase:
+            self._log.info("pod changed", pod=self.key.name, phase=status.phase, reason=status.reason)
+        self.status = status
+        wake()
+
+
+def _build_condition(status: str, message: str, now: datetime, known: PodStatus) -> PodCondition:
+    new = PodCondition(
+        type="PodScheduled",
+        status=status,
+        reason="Unschedulable" if status == "False" else "",
+        message=message,
+        last_transition_time=truncate_to_seconds(now),
+    )
+    for old in known.conditions or ():
+        if old.type == new.type and old.status == new.status:
+            return msgspec.structs.replace(new, last_transition_time=old.last_transition_time)
+    return new
+
+
+def _get_status(pod: Json) -> PodStatus:
+    return parse_object(pod.get("status") or {}, PodStatus)
+
+
+def _get_key(pod: Json) -> ObjectKey:
+    return ObjectKey("Pod", pod["metadata"].get("namespace") or "", pod["metadata"]["name"])

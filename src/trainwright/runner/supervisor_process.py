@@ -1,0 +1,100 @@
+"""What a supervisor's process does from its first line to its last: the lock, the log, the loop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from trainwright.api.meta import ObjectKey
+from trainwright.cluster.local.paths import StatePaths
+from trainwright.cluster.local.store import LocalCluster
+from trainwright.cluster.reconcile import reconcile
+from trainwright.runner.controllers import Controllers
+from trainwright.runner.executor import Executor
+from trainwright.runner.handshake import BUSY, STARTED, Handshake
+from trainwright.runner.lost import report_lost_job
+from trainwright.runner.pod_context import Surroundings
+from trainwright.runner.pod_devices import PodDevices
+from trainwright.runner.supervision import acquire_patiently, keep_supervised, needs_supervisor
+from trainwright.runner.supervisor import Engine, Job, Supervisor
+from trainwright.runner.supervisor_lock import SupervisorLock, get_mark
+
+BuildExecutor = Callable[[], Executor]
+
+
+def build_process_executor() -> Executor:
+    """Return the executor that runs pods as processes of this machine."""
+    from trainwright.runner.executors.process import ProcessExecutor
+
+    return ProcessExecutor()
+
+
+async def supervise(
+    paths: StatePaths,
+    key: ObjectKey,
+    surroundings: Surroundings,
+    tell: Callable[[Handshake], None],
+    build_executor: BuildExecutor = build_process_executor,
+) -> None:
+    """Supervise a TrainJob until nothing is left to do, and say through `tell` how that begins.
+
+    Where a supervisor is at work this returns at once. Where one died before, that is reported first.
+    Raises NotFound, StateDirectoryError, LockHeld.
+    """
+    with LocalCluster(paths.store) as cluster:
+        train_job = await cluster.get(key)
+        job = Job(key, train_job["metadata"]["uid"])
+        lock = SupervisorLock(paths, job.uid)
+        if not acquire_patiently(lock, paths, job.uid):
+            tell(Handshake(BUSY))
+            return
+        was_lost = get_mark(paths, job.uid).exists()
+        if was_lost and await Controllers(cluster, key, read_clock).get_job_set() is not None:
+            await report_lost_job(cluster, paths, job.uid, reconcile, read_clock)
+        engine = Engine(
+            cluster=cluster,
+            paths=paths,
+            executor=build_executor(),
+            reconcile=reconcile,
+            devices=PodDevices(paths.root, surroundings.environment),
+            clock=read_clock,
+        )
+
+        async def work() -> None:
+            tell(Handshake(STARTED))
+            await Supervisor(engine, job, surroundings).run()
+
+        async def has_work() -> bool:
+            return await needs_supervisor(cluster, paths, key, job.uid)
+
+        with logging_to(paths.job(job.uid).supervisor_log):
+            await keep_supervised(lock, key, work, has_work)
+
+
+def read_clock() -> datetime:
+    """Return the time."""
+    return datetime.now(UTC)
+
+
+@contextlib.contextmanager
+def logging_to(file: Path) -> Iterator[None]:
+    """Let structlog write key-value lines to the job's supervisor log."""
+    with file.open("a", buffering=1, encoding="utf-8") as stream:
+        structlog.configure(
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.format_exc_info,
+                structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+            ],
+            logger_factory=structlog.WriteLoggerFactory(stream),
+            cache_logger_on_first_use=False,
+        )
+        try:
+            yield
+        finally:
+            structlog.reset_defaults()
