@@ -152,16 +152,14 @@ class World:
     def settle(self, *, ends_pods: bool = True) -> None:
         """Let all parts move until nothing changes; `ends_pods` also lets pods in their grace period go."""
         for _ in range(60):
-            before = (len(self.writes), self._steps)
+            before = len(self.writes)
             self.reconcile()
             wrote = self.run_controllers()
             if ends_pods:
                 wrote = self.end_pods() or wrote
-            if not wrote and before[0] == len(self.writes):
+            if not wrote and before == len(self.writes):
                 return
         raise AssertionError(f"the world does not come to rest: {self.writes[-6:]}")
-
-    _steps = 0
 
     def _perform(self, actions: list[Action]) -> None:
         self.requeue = None
@@ -223,7 +221,12 @@ class World:
             assert old["spec"].get("suspend"), "only a suspended JobSet may be applied"
             if build_template_hash(old["spec"]) != build_template_hash(obj["spec"]):
                 raise Refused(ObjectKey(kind, "ns", name), "Invalid", f"JobSet {name!r}: field is immutable")
-        self._replace(kind, name, {**old, **obj, "metadata": {**old["metadata"], **obj["metadata"]}})
+        kept = {
+            part: {**(old["metadata"].get(part) or {}), **(obj["metadata"].get(part) or {})}
+            for part in ("labels", "annotations")
+        }
+        metadata = {**old["metadata"], **obj["metadata"], **kept}
+        self._replace(kind, name, {**old, **obj, "metadata": metadata})
 
     def merge(self, kind: str, name: str, merge: Json) -> None:
         self._replace(kind, name, merge_patch(self.objects[kind, name], merge))

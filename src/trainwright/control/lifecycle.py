@@ -3,8 +3,9 @@
     suspended, never run       nothing but the shared snapshot
     running, no JobSet         the JobSet is made from the snapshot
     suspended, JobSet runs     `spec.suspend` is patched, one field
-    suspended, pods are gone   unfinished child Jobs are deleted once (renewal), finished ones stay
-    resumed                    after the renewal: applied, or made anew where it differs in what is immutable
+    suspended, pods are gone   directives that were taken back are applied; then unfinished child Jobs are
+                               deleted once (renewal), finished ones stay
+    resumed                    after that: applied, or made anew where it differs in what is immutable
 
 Each step looks only at what is seen, so doing a step again, or in another order, changes nothing. Where
 the next step has to wait for the world, the plan says what it waits for.
@@ -30,6 +31,7 @@ from trainwright.api.meta import Json, ObjectKey, ObjectMeta
 from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJob, TrainJobSpec
 from trainwright.control.actions import Action, Apply, Delete, Patch
+from trainwright.control.directives import are_applied, are_only_added, build_marked
 from trainwright.control.problem import (
     CLAIMS_WOULD_BE_DELETED,
     NAME_TAKEN,
@@ -75,14 +77,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_children(view: View, render: Render) -> Plan:
     """Return what to do now so that the children become what the job, its runtime and `suspend` ask for."""
-    if view.foreign_job_set is not None:
-        return Plan(problem=_build_name_taken(view.foreign_job_set), runtime=_choose_runtime(view)[0])
     runtime, problem = _choose_runtime(view)
     snapshot: tuple[Action, ...] = ()
     if runtime is not None and view.seen.snapshot is not runtime:
         snapshot = (Apply(object=build_snapshot(runtime, view.job.metadata.namespace or "")),)
+    if view.foreign_job_set is not None:
+        return Plan(first=snapshot, runtime=runtime, problem=_build_name_taken(view.foreign_job_set))
     if view.is_suspended:
-        return _plan_suspended(view, runtime, problem, snapshot)
+        if view.job_set is None or view.job_set.metadata.deletion_timestamp is not None:
+            return Plan(first=snapshot, runtime=runtime, problem=problem if view.job_set is None else None)
+        return _plan_suspended(view, view.job_set, runtime, render, snapshot)
     if view.job_set is not None and not view.job_set.spec.suspend:
         return _plan_running(view.job_set, runtime, snapshot)
     if problem is not None or runtime is None:
@@ -109,26 +113,24 @@ def build_job_set_deletion(job_set: JobSet) -> tuple[Action, ...]:
 
 
 def _plan_suspended(
-    view: View, runtime: Runtime | None, problem: Problem | None, snapshot: tuple[Action, ...]
+    view: View, job_set: JobSet, runtime: Runtime | None, render: Render, snapshot: tuple[Action, ...]
 ) -> Plan:
-    """End the pods of a job that should not run.
-
-    The snapshot is written for a job that never ran as well: it queues for the runtime that it was submitted
-    with, and an edit meanwhile must not reach it (case B017). Shared, it costs no write per job.
-    """
-    job_set = view.job_set
-    if job_set is None:
-        return Plan(first=snapshot, runtime=runtime, problem=problem)
-    if job_set.metadata.deletion_timestamp is not None:
-        return Plan(first=snapshot, runtime=runtime)
+    """End the pods of a job that should not run, and make its JobSet ready to start clean."""
     if not job_set.spec.suspend:
         # Nothing else goes into this write: JobSet refuses the whole of it for one immutable field, and a
         # rendering difference must never keep a job running (cases B016, R01).
         stop = Patch(key=_job_set_key(job_set.metadata), merge={"spec": {"suspend": True}})
         return Plan(first=(stop, *snapshot), runtime=runtime)
-    if not _is_made_by_us(job_set):
+    if runtime is None or not _is_at_rest(view, job_set):
+        return Plan(first=snapshot, runtime=runtime)
+    rendered = _render(view, runtime, render)
+    if isinstance(rendered, Problem):
+        return Plan(first=snapshot, runtime=runtime, problem=rendered)
+    fresh = rendered[-1]
+    if not may_keep(job_set.metadata, fresh):
         return Plan(first=snapshot, runtime=runtime)  # it is made anew on resume
-    return Plan(first=(*snapshot, *(_build_renewal(view, job_set) or ())), runtime=runtime)
+    upkeep = _build_cleaning(job_set, fresh) or _build_renewal(view, job_set)
+    return Plan(first=(*snapshot, *upkeep), runtime=runtime)
 
 
 def _plan_running(job_set: JobSet, runtime: Runtime | None, snapshot: tuple[Action, ...]) -> Plan:
@@ -180,8 +182,7 @@ def _plan_resume(
         if loses_claims:
             return Plan(first=snapshot, runtime=runtime, problem=_build_claims_problem(job_set))
         return Plan(first=snapshot, then=build_job_set_deletion(job_set), runtime=runtime)
-    renewal = _build_renewal(view, job_set)
-    if renewal is None:
+    if not _is_at_rest(view, job_set):
         wait = Problem(
             reason="WaitingForPods",
             message="pods of the time before the suspension have not ended yet",
@@ -190,32 +191,47 @@ def _plan_resume(
             name=job_set.metadata.name,
         )
         return Plan(first=snapshot, runtime=runtime, wait=wait)
+    if cleaning := _build_cleaning(job_set, fresh):
+        return Plan(first=snapshot, then=cleaning, runtime=runtime)
     return Plan(
         first=snapshot,
         then=(
-            *renewal,
+            *_build_renewal(view, job_set),
             *(Apply(object=other) for other in others),
-            Apply(object=_build_resumed(fresh, job_set)),
+            Apply(object=_build_update(fresh, job_set, suspend=False)),
         ),
         runtime=runtime,
     )
 
 
-def _build_renewal(view: View, job_set: JobSet) -> tuple[Action, ...] | None:
-    """Return the deletion of the unfinished Jobs, nothing where it is done, None where it is too early.
+def _is_at_rest(view: View, job_set: JobSet) -> bool:
+    """Say whether the suspended JobSet has come to rest: its controller says so and no pod is left.
 
-    JobSet merges scheduling directives into a Job on resume and takes none away, and a pod that answers
-    SIGTERM with exit code 0 counts as finished work: only a new Job starts clean (clients, section 2.4).
-    It waits for the JobSet controller to say that it is suspended, else that might make the Jobs again
-    unsuspended, and for the pods to be gone, so that their grace period is theirs.
+    Before, the controller might make a deleted Job again unsuspended, and pods have their grace period.
+    """
+    return not view.live_pods and _is_suspension_observed(job_set)
+
+
+def _build_cleaning(job_set: JobSet, fresh: Json) -> tuple[Action, ...]:
+    """Return the apply, still suspended, that takes directives away; nothing where none was taken back.
+
+    It has to come before the renewal, which makes Jobs from what the JobSet holds. What is only added waits
+    for the resume: JobSet merges it (case B019, and Kueue's flavors).
+    """
+    if are_applied(job_set, fresh) or are_only_added(job_set, fresh):
+        return ()
+    return (Apply(object=_build_update(fresh, job_set, suspend=True)),)
+
+
+def _build_renewal(view: View, job_set: JobSet) -> tuple[Action, ...]:
+    """Return the deletion of the unfinished Jobs of a JobSet at rest; nothing where it was done.
+
+    JobSet merges directives into a Job on resume and takes none away, and a pod that answers SIGTERM with
+    exit code 0 counts as finished work: only a new Job starts clean (clients, section 2.4).
     """
     generation = str(job_set.metadata.generation or 0)
-    if (job_set.metadata.annotations or {}).get(RENEWED_ANNOTATION) == generation:
-        return ()
-    if view.live_pods or not _is_suspension_observed(job_set):
-        return None
     stale = [job for job in view.jobs if not is_job_finished(job)]
-    if not stale:
+    if not stale or (job_set.metadata.annotations or {}).get(RENEWED_ANNOTATION) == generation:
         return ()
     return (
         *(
@@ -305,18 +321,18 @@ def _render(view: View, runtime: Runtime, render: Render) -> list[Json] | Proble
         )
 
 
-def _build_resumed(fresh: Json, job_set: JobSet) -> Json:
+def _build_update(fresh: Json, job_set: JobSet, *, suspend: bool) -> Json:
     """Return the rendered JobSet as it has to be sent to one that exists and is suspended.
 
-    `suspend` is sent as false where the job leaves it out: an absent field would keep the stored true. The
+    `suspend` is always sent: where the job leaves it out, an absent field would keep the stored true. The
     volume claim policies go as they are stored: the API server fills fields in there, the list is immutable
     and atomic, and sending less is refused (case R01); the template hash says that ours are the same.
     """
-    spec = {**fresh["spec"], "suspend": False}
+    spec = {**fresh["spec"], "suspend": suspend}
     stored = job_set.spec.volume_claim_policies
     if stored and "volumeClaimPolicies" in spec:
         spec["volumeClaimPolicies"] = stored
-    return {**fresh, "spec": spec}
+    return build_marked({**fresh, "spec": spec})
 
 
 def _is_made_by_us(job_set: JobSet) -> bool:
