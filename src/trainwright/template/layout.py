@@ -5,6 +5,8 @@ Admission and render build it with the same function, so that what is checked is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from trainwright.api.constants import NODE
@@ -45,14 +47,22 @@ class JobLayout(msgspec.Struct, frozen=True, kw_only=True):
         container = pod_set.find_container(NODE) if pod_set else None
         return (container or {}).get("resources") or {}
 
+    @property
+    def subdomain(self) -> str:
+        """The subdomain of all pods of the job."""
+        return pod_sets.build_subdomain(self.template.spec, self.job_name)
+
     def find_pod_set(self, name: str) -> PodSet | None:
         """Return the pod set of the replicated job of that name."""
         return next((pod_set for pod_set in self.pod_sets if pod_set.name == name), None)
 
     def build_first_endpoint(self, pod_set: PodSet) -> str:
         """Return the address of the first pod (rank 0) of a pod set."""
-        subdomain = pod_sets.build_subdomain(self.template.spec, self.job_name)
-        return pod_sets.build_endpoint(self.job_name, pod_set, subdomain)
+        return pod_sets.build_endpoint(self.job_name, pod_set, self.subdomain)
+
+    def iterate_endpoints(self, pod_set: PodSet) -> Iterator[str]:
+        """Yield the address of every pod of a pod set, by rank."""
+        return pod_sets.iterate_endpoints(self.job_name, pod_set, self.subdomain)
 
 
 def build_layout(
