@@ -83,8 +83,7 @@ def find_refused_pods(name: str, place: Place, events: Iterable[Event]) -> Evide
     event = find_newest_event("Job", name, events, {"FailedCreate"})
     if event is None:
         return None
-    message = re.sub(r'pods? "[^"]*" ', "pods ", event.message, flags=re.IGNORECASE)  # names are random
-    message = re.sub(r'Pod "[^"]*" ', "Pod ", message)
+    message = _RANDOM_NAME.sub(r"\1 ", event.message)
     return Evidence(
         force=Force.NOT_STARTED,
         layer="Job",
@@ -263,6 +262,9 @@ _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 _SAME_REASONS: Final = {"ErrImagePull": "ImagePullBackOff"}
 _BACK_OFF: Final = re.compile(r'^Back-off pulling image "[^"]*": (?:ErrImagePull: )?')
 _ONLY_BACK_OFF: Final = re.compile(r'Back-off pulling image "[^"]*"')
+
+# `pods "demo-node-0-0-x7k2p"`: each try has another name, and would be another status write.
+_RANDOM_NAME: Final = re.compile(r'\b(pods?|Pod) "[^"]*" ')
 
 # The API server's words for what it refuses, most telling first.
 _REFUSED_PODS: Final[Sequence[tuple[str, str]]] = (
