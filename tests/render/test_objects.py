@@ -397,6 +397,28 @@ CASES: dict[str, tuple[RuntimeSpec, TrainJob, Json]] = {
             }
         ),
     ),
+    "amounts are written as Kubernetes does, in every container": (
+        runtime_spec(
+            replicated_job(
+                "node",
+                container(resources={"limits": {"cpu": 2}}),
+                container("side", resources={"requests": {"cpu": 0.5}}),
+                pod={"initContainers": [container("prep", resources={"limits": {"memory": "1024Mi"}})]},
+            ),
+        ),
+        train_job(Trainer(resources_per_node=ResourceRequirements(limits={"memory": "2048Mi"}))),
+        job_set(
+            {
+                "replicatedJobs": [
+                    rendered_trainer(
+                        container(resources={"limits": {"cpu": "2", "memory": "2Gi"}}),
+                        container("side", resources={"requests": {"cpu": "500m"}}),
+                        pod={"initContainers": [container("prep", resources={"limits": {"memory": "1Gi"}})]},
+                    )
+                ]
+            }
+        ),
+    ),
     "everything that JobSet offers passes through": (
         runtime_spec(
             replicated_job(job={"backoffLimit": 2, "podFailurePolicy": {"rules": []}}, groupName="g"),

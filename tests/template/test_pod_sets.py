@@ -17,67 +17,65 @@ from trainwright.template.pod_sets import (
     iterate_endpoints,
 )
 
-# Given a runtime and numNodes -> (count, completions, derived) of each pod set (spec 02 section 2.5).
-COUNTS: dict[str, tuple[RuntimeSpec, int | None, list[tuple[int, int | None, bool]]]] = {
-    "unlabelled, parallelism unset": (runtime_spec(replicated_job(ancestor=None)), None, [(1, 1, False)]),
+# Given a runtime and numNodes -> (count, completions) of each pod set (spec 02 section 2.5).
+COUNTS: dict[str, tuple[RuntimeSpec, int | None, list[tuple[int, int | None]]]] = {
+    "unlabelled, parallelism unset": (runtime_spec(replicated_job(ancestor=None)), None, [(1, 1)]),
     "unlabelled, parallelism set": (
         runtime_spec(replicated_job(ancestor=None, job={"parallelism": 3})),
         None,
-        [(3, 3, False)],
+        [(3, 3)],
     ),
     "unlabelled, parallelism zero": (
         runtime_spec(replicated_job(ancestor=None, job={"parallelism": 0})),
         None,
-        [(1, 1, False)],
+        [(1, 1)],
     ),
     "unlabelled, more completions than pods at a time": (
         runtime_spec(replicated_job(ancestor=None, job={"parallelism": 2, "completions": 8})),
         None,
-        [(2, 8, False)],
+        [(2, 8)],
     ),
     "unlabelled, no indexes": (
         runtime_spec(replicated_job(ancestor=None, job={"parallelism": 2, "completionMode": "NonIndexed"})),
         None,
-        [(2, None, False)],
+        [(2, None)],
     ),
-    "initializer": (runtime_spec(replicated_job("d", ancestor="dataset-initializer")), 4, [(1, 1, False)]),
+    "initializer": (runtime_spec(replicated_job("d", ancestor="dataset-initializer")), 4, [(1, 1)]),
     "trainer without a policy": (
         runtime_spec(replicated_job(job={"parallelism": 3}), policy=None),
         None,
-        [(3, 3, False)],
+        [(3, 3)],
     ),
     "trainer without a policy, numNodes of the TrainJob": (
         runtime_spec(replicated_job(job={"parallelism": 3}), policy=None),
         5,
-        [(5, 5, True)],
+        [(5, 5)],
     ),
     "trainer with a policy ignores the template's parallelism": (
         runtime_spec(replicated_job(job={"parallelism": 3, "completions": 9}), policy=MLPolicy(num_nodes=2)),
         None,
-        [(2, 2, True)],
+        [(2, 2)],
     ),
-    "policy without numNodes": (runtime_spec(policy=MLPolicy()), None, [(1, 1, True)]),
-    "policy with numNodes below one": (runtime_spec(policy=MLPolicy(num_nodes=0)), None, [(1, 1, True)]),
-    "numNodes of the TrainJob wins": (runtime_spec(policy=MLPolicy(num_nodes=100)), 200, [(200, 200, True)]),
+    "policy without numNodes": (runtime_spec(policy=MLPolicy()), None, [(1, 1)]),
+    "policy with numNodes below one": (runtime_spec(policy=MLPolicy(num_nodes=0)), None, [(1, 1)]),
+    "numNodes of the TrainJob wins": (runtime_spec(policy=MLPolicy(num_nodes=100)), 200, [(200, 200)]),
     "numNodes goes to the first trainer step only": (
         runtime_spec(replicated_job(), replicated_job("more"), policy=MLPolicy(num_nodes=2)),
         3,
-        [(3, 3, True), (2, 2, True)],
+        [(3, 3), (2, 2)],
     ),
     "numNodes without a trainer step is ignored": (
         runtime_spec(replicated_job(ancestor=None), policy=MLPolicy(num_nodes=4)),
         3,
-        [(1, 1, False)],
+        [(1, 1)],
     ),
 }
 
 
 @pytest.mark.parametrize(("runtime", "num_nodes", "counts"), COUNTS.values(), ids=COUNTS)
-def test_counts(
-    runtime: RuntimeSpec, num_nodes: int | None, counts: list[tuple[int, int | None, bool]]
-) -> None:
+def test_counts(runtime: RuntimeSpec, num_nodes: int | None, counts: list[tuple[int, int | None]]) -> None:
     pod_sets = build_pod_sets(runtime, train_job(Trainer(num_nodes=num_nodes)))
-    assert [(p.count, p.completions, p.is_count_derived) for p in pod_sets] == counts
+    assert [(p.count, p.completions) for p in pod_sets] == counts
 
 
 def test_pod_sets_hold_what_patches_and_resources_make_of_the_template() -> None:
@@ -93,7 +91,6 @@ def test_pod_sets_hold_what_patches_and_resources_make_of_the_template() -> None
             replicas=3,
             count=1,
             completions=1,
-            is_count_derived=False,
             pod_spec={"containers": [container()]},
         ),
         PodSet(
@@ -102,9 +99,8 @@ def test_pod_sets_hold_what_patches_and_resources_make_of_the_template() -> None
             replicas=1,
             count=2,
             completions=2,
-            is_count_derived=True,
             pod_spec={
-                "containers": [container(resources={"limits": {"cpu": "2"}})],
+                "containers": [container(resources={"limits": {"cpu": 2}})],
                 "serviceAccountName": "sa",
             },
         ),
@@ -136,44 +132,33 @@ ENDPOINTS: dict[str, tuple[Json, PodSet, list[str]]] = {
             replicas=1,
             count=1,
             completions=1,
-            is_count_derived=False,
             pod_spec={},
         ),
         ["demo-launcher-0-0.demo"],
     ),
     "two pods": (
         {},
-        PodSet(
-            name="node", ancestor=None, replicas=1, count=2, completions=2, is_count_derived=True, pod_spec={}
-        ),
+        PodSet(name="node", ancestor=None, replicas=1, count=2, completions=2, pod_spec={}),
         ["demo-node-0-0.demo", "demo-node-0-1.demo"],
     ),
     "replicas are the outer loop": (
         {},
-        PodSet(
-            name="node", ancestor=None, replicas=2, count=2, completions=2, is_count_derived=True, pod_spec={}
-        ),
+        PodSet(name="node", ancestor=None, replicas=2, count=2, completions=2, pod_spec={}),
         ["demo-node-0-0.demo", "demo-node-0-1.demo", "demo-node-1-0.demo", "demo-node-1-1.demo"],
     ),
     "subdomain of the template": (
         {"network": {"subdomain": "net.example"}},
-        PodSet(
-            name="node", ancestor=None, replicas=1, count=1, completions=1, is_count_derived=True, pod_spec={}
-        ),
+        PodSet(name="node", ancestor=None, replicas=1, count=1, completions=1, pod_spec={}),
         ["demo-node-0-0.net.example"],
     ),
     "no pods": (
         {},
-        PodSet(
-            name="node", ancestor=None, replicas=1, count=0, completions=0, is_count_derived=True, pod_spec={}
-        ),
+        PodSet(name="node", ancestor=None, replicas=1, count=0, completions=0, pod_spec={}),
         [],
     ),
     "an index for every completion": (
         {"network": {}},
-        PodSet(
-            name="n", ancestor=None, replicas=1, count=1, completions=2, is_count_derived=False, pod_spec={}
-        ),
+        PodSet(name="n", ancestor=None, replicas=1, count=1, completions=2, pod_spec={}),
         ["demo-n-0-0.demo", "demo-n-0-1.demo"],
     ),
 }
@@ -192,7 +177,6 @@ def test_endpoints_are_distinct_and_start_with_the_first(replicas: int, count: i
         replicas=replicas,
         count=count,
         completions=count,
-        is_count_derived=True,
         pod_spec={},
     )
     endpoints = list(iterate_endpoints("demo", pod_set, "sub"))

@@ -8,14 +8,20 @@ from template.builders import container, replicated_job, runtime_spec, train_job
 from trainwright.api.meta import Json
 from trainwright.api.trainjob import ResourceRequirements, Trainer
 from trainwright.template.merged import build_merged_template
-from trainwright.template.resources import AcceleratorNames, count_accelerators, count_cpus, merge_resources
+from trainwright.template.resources import (
+    AcceleratorNames,
+    canonicalize_amounts,
+    count_accelerators,
+    count_cpus,
+    merge_resources,
+)
 
 # Runtime's container, TrainJob -> merged (spec 02 section 2.6).
 MERGES: dict[str, tuple[Json, ResourceRequirements, Json]] = {
     "a limit beside a request": (
         {"requests": {"cpu": "1"}},
         ResourceRequirements(limits={"nvidia.com/gpu": 4}),
-        {"requests": {"cpu": "1"}, "limits": {"nvidia.com/gpu": "4"}},
+        {"requests": {"cpu": "1"}, "limits": {"nvidia.com/gpu": 4}},
     ),
     "a request beside a limit": (
         {"limits": {"example.com/gpu": "2"}},
@@ -28,11 +34,6 @@ MERGES: dict[str, tuple[Json, ResourceRequirements, Json]] = {
         {"requests": {"cpu": "1500m", "memory": "1Gi"}},
     ),
     "nothing": ({}, ResourceRequirements(), {}),
-    "amounts are written canonically": (
-        {},
-        ResourceRequirements(limits={"cpu": 0.5, "memory": "1024Mi"}, requests={"cpu": 2}),
-        {"limits": {"cpu": "500m", "memory": "1Gi"}, "requests": {"cpu": "2"}},
-    ),
     "claims are kept and merged by name": (
         {"claims": [{"name": "dev"}, {"name": "net", "request": "a"}]},
         ResourceRequirements(
@@ -76,6 +77,19 @@ def test_empty_resources_are_not_added() -> None:
     job = train_job(Trainer(resources_per_node=ResourceRequirements()))
     runtime = runtime_spec()
     assert build_merged_template(runtime, job) == runtime.template
+
+
+def test_amounts_are_written_as_kubernetes_does() -> None:
+    resources = {
+        "limits": {"cpu": 0.5, "memory": "1024Mi"},
+        "requests": {"cpu": 2},
+        "claims": [{"name": "c"}],
+    }
+    assert canonicalize_amounts(resources) == {
+        "limits": {"cpu": "500m", "memory": "1Gi"},
+        "requests": {"cpu": "2"},
+        "claims": [{"name": "c"}],
+    }
 
 
 # Resources of a container -> accelerators, CPUs.

@@ -8,7 +8,7 @@ neither be suspended nor resumed. Both lists below are of that kind. Source: spe
 from __future__ import annotations
 
 from trainwright.api.meta import Json
-from trainwright.api.quantity import parse_quantity
+from trainwright.template.resources import canonicalize_amounts
 
 
 def fill_lists(spec: Json) -> Json:
@@ -35,17 +35,9 @@ def _fill_claim_policy(policy: Json) -> Json:
 def _fill_claim(template: Json) -> Json:
     """Return the claim with the empty status and the canonical amounts that JobSet's own types write."""
     spec = template.get("spec") or {}
-    asked = spec.get("resources") or {}
-    resources = {
-        field: {name: str(parse_quantity(amount)) for name, amount in asked[field].items()}
-        for field in ("limits", "requests")
-        if asked.get(field)
-    }
-    return {
-        **template,
-        "spec": {**spec, "resources": resources} if resources else spec,
-        "status": template.get("status") or {},
-    }
+    if spec.get("resources"):
+        spec = {**spec, "resources": canonicalize_amounts(spec["resources"])}
+    return {**template, "spec": spec, "status": template.get("status") or {}}
 
 
 def _fill_rule(rule: Json, index: int) -> Json:

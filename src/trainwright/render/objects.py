@@ -3,7 +3,7 @@
     check         template and job can be read, patches meet what is there, frameworks agree
     layout        patches and resources merged, pods counted          template.layout
     frameworks    what the pods need to find each other               frameworks
-    per step      contributions -> initializer -> trainer -> counts
+    per step      contributions -> initializer -> trainer -> counts -> amounts
     JobSet        metadata, suspend, owner, hash; in canonical form
 
 Every step builds a new value from the one before; nothing that comes in is changed, and what goes out
@@ -20,6 +20,7 @@ from trainwright.api.meta import Json, build_owner_reference
 from trainwright.api.runtime import Runtime, RuntimeSpec
 from trainwright.api.trainjob import TrainJob
 from trainwright.frameworks import FRAMEWORKS, Contribution, Framework, select_frameworks, validate_frameworks
+from trainwright.render.amounts import set_amounts
 from trainwright.render.canonical import canonicalize
 from trainwright.render.checks import check_job, check_runtime, raise_errors
 from trainwright.render.contributions import add_contribution
@@ -97,7 +98,7 @@ def _build_replicated_job(
         replicated_job = add_contribution(replicated_job, contribution)
     replicated_job = set_initializer(replicated_job, job.spec.initializer if job.spec else None)
     replicated_job = set_trainer(replicated_job, layout.trainer)
-    return set_counts(replicated_job, pod_set)
+    return set_amounts(set_counts(replicated_job, pod_set))
 
 
 def _own(obj: Json, job: TrainJob) -> Json:

@@ -31,9 +31,8 @@ class PodSet(msgspec.Struct, frozen=True, kw_only=True):
     `replicas` is the number of Jobs: always 1 for the steps of a TrainJob (those with a known ancestor
     label). `count` is the number of pods of each Job that run at a time, `completions` that of its indexes;
     they differ only where a template that is no training step says so. `completions` is None for a Job
-    without indexes (completionMode NonIndexed) that ends with its first success. `is_count_derived` says
-    that the count comes from `numNodes`. `pod_spec` is the core/v1 PodSpec with patches and resources
-    merged; it is read, never changed.
+    without indexes (completionMode NonIndexed) that ends with its first success. `pod_spec` is the core/v1
+    PodSpec with patches and resources merged; it is read, never changed.
     """
 
     name: str
@@ -41,7 +40,6 @@ class PodSet(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int
     count: int
     completions: int | None
-    is_count_derived: bool
     pod_spec: Json
 
     @property
@@ -128,6 +126,5 @@ def _build_pod_set(replicated_job: Json, ancestor: str | None, derived: int | No
         replicas=1 if replicas is None or ancestor in ANCESTOR_CONTAINERS else replicas,
         count=count,
         completions=completions,
-        is_count_derived=derived is not None,
         pod_spec=get_pod_spec(replicated_job),
     )

@@ -23,15 +23,19 @@ _CLAIMS: Final = {"claims": KeyedList(key="name", replaces=True)}
 def merge_resources(original: Json, change: ResourceRequirements) -> Json:
     """Return core/v1 ResourceRequirements: limits and requests merged per resource name, claims by name.
 
-    The change wins. Its amounts are written in canonical form, because a JobSet takes strings and whole
-    numbers only.
+    The change wins.
     """
-    amounts = {
-        field: {name: str(parse_quantity(value)) for name, value in given.items()}
-        for field, given in (("limits", change.limits), ("requests", change.requests))
-        if given
+    return merge(original, build_json(change), _CLAIMS)
+
+
+def canonicalize_amounts(resources: Json) -> Json:
+    """Return the resources with amounts as Kubernetes writes them: `0.5` is `500m`, `2` is `"2"`."""
+    return {
+        field: {name: str(parse_quantity(amount)) for name, amount in value.items()}
+        if field in ("limits", "requests") and value
+        else value
+        for field, value in resources.items()
     }
-    return merge(original, {**amounts, "claims": build_json(change.claims)}, _CLAIMS)
 
 
 class AcceleratorNames(msgspec.Struct, frozen=True, kw_only=True):
