@@ -1,0 +1,161 @@
+"""Put objects through the one admission, with what it needs to know of the target.
+
+What is checked is what would be stored: for an object that exists, the outcome of the change, not the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from trainwright.admission import (
+    Verdict,
+    default_runtime,
+    default_train_job,
+    validate_runtime,
+    validate_train_job,
+)
+from trainwright.api.encoding import parse_object
+from trainwright.api.kinds import AnyKind
+from trainwright.api.meta import Json, ObjectKey
+from trainwright.api.reading import ReadObject
+from trainwright.api.runtime import ClusterTrainingRuntime, Runtime
+from trainwright.api.trainjob import TrainJob
+from trainwright.cli.job_rows import build_runtime_key
+from trainwright.cli.manifests import InvalidManifests, Manifests, format_mistake
+from trainwright.cli.runtime_lookup import KnownRuntime, list_runtimes
+from trainwright.cli.shipped_runtimes import is_shipped
+from trainwright.cli.targets import Target
+from trainwright.cluster.observe import observe
+from trainwright.errors import InvalidObject, NotFound
+
+# Whose fields those are that files set.
+FIELD_MANAGER = "trainwright"
+
+
+class AdmittedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One object that may be written. `body` is what the file asks for, `value` what will be stored.
+
+    `old` is the stored object, None where there is none; `gives_way` is a stored runtime of the program that
+    the user's replaces. `runtime` is that of a TrainJob.
+    """
+
+    source: str
+    value: AnyKind
+    body: Json
+    old: Json | None = None
+    gives_way: Json | None = None
+    runtime: Runtime | None = None
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """Objects that may be written, in the order of the files, and warnings, a line each."""
+
+    objects: tuple[AdmittedObject, ...]
+    warnings: tuple[str, ...]
+
+
+async def admit_manifests(target: Target, manifests: Manifests, namespace: str) -> Admitted:
+    """Return all objects as admitted. Raises InvalidManifests with the mistakes of all of them."""
+    placed = [place_object(item, namespace) for item in manifests.objects]
+    in_files = {_build_key(item.value): item.value for item in placed if isinstance(item.value, Runtime)}
+    objects: list[AdmittedObject] = []
+    warnings = list(manifests.warnings)
+    mistakes: list[str] = []
+    for item in placed:
+        admitted, verdict = await _admit(target, item, in_files)
+        objects.append(admitted)
+        mistakes += [format_mistake(item.source, error) for error in item.locate(list(verdict.errors))]
+        warnings += [f"{item.source}: {warning}" for warning in verdict.warnings]
+    if mistakes:
+        raise InvalidManifests(mistakes)
+    return Admitted(tuple(objects), tuple(warnings))
+
+
+def admit_new(train_job: TrainJob, runtime: Runtime, known: Iterable[KnownRuntime]) -> Sequence[str]:
+    """Check a job that was made here; return the warnings. Raises InvalidObject."""
+    stored = default_train_job(train_job, None, datetime.now(UTC))
+    verdict = validate_train_job(
+        stored, runtime, known_runtimes=[entry.runtime.metadata.name for entry in known]
+    )
+    if verdict.errors:
+        raise InvalidObject(verdict.errors)
+    return verdict.warnings
+
+
+async def admit_update(target: Target, old: TrainJob, new: TrainJob) -> Sequence[str]:
+    """Check a change of a job that exists; return the warnings. Raises InvalidObject."""
+    verdict, _ = await _check_update(target, old, new)
+    if verdict.errors:
+        raise InvalidObject(verdict.errors, source=f"TrainJob {old.metadata.name!r}")
+    return verdict.warnings
+
+
+def place_object(item: ReadObject, namespace: str) -> ReadObject:
+    """Return the object in the namespace of the command, unless it names one or belongs to none."""
+    meta = item.value.metadata
+    if isinstance(item.value, ClusterTrainingRuntime) or meta.namespace:
+        return item
+    body = {**item.json, "metadata": {**item.json["metadata"], "namespace": namespace}}
+    value = msgspec.structs.replace(item.value, metadata=msgspec.structs.replace(meta, namespace=namespace))
+    return msgspec.structs.replace(item, value=value, json=body)
+
+
+async def _admit(
+    target: Target, item: ReadObject, in_files: dict[ObjectKey, Runtime]
+) -> tuple[AdmittedObject, Verdict]:
+    old = await _find(target, _build_key(item.value))
+    admitted = AdmittedObject(source=item.source, value=item.value, body=item.json, old=old)
+    if isinstance(item.value, TrainJob):
+        return await _admit_train_job(target, admitted, item.value, in_files)
+    if isinstance(item.value, Runtime):
+        if old is not None and is_shipped(old):
+            admitted = msgspec.structs.replace(admitted, old=None, gives_way=old)
+        before = None if admitted.old is None else parse_object(admitted.old, type(item.value))
+        return admitted, validate_runtime(default_runtime(item.value), before)
+    return admitted, Verdict()
+
+
+async def _admit_train_job(
+    target: Target, admitted: AdmittedObject, train_job: TrainJob, in_files: dict[ObjectKey, Runtime]
+) -> tuple[AdmittedObject, Verdict]:
+    replace = msgspec.structs.replace
+    if admitted.old is not None:
+        old = parse_object(admitted.old, TrainJob)
+        new = parse_object(await target.preview(admitted.body, FIELD_MANAGER), TrainJob)
+        verdict, runtime = await _check_update(target, old, new)
+        return replace(admitted, value=new, runtime=runtime), verdict
+    known = await list_runtimes(target.cluster, train_job.metadata.namespace or "")
+    found = {_build_key(entry.runtime): entry.runtime for entry in known} | in_files
+    runtime = found.get(build_runtime_key(train_job))
+    names = sorted({key.name for key in found if key.kind == build_runtime_key(train_job).kind})
+    stored = default_train_job(train_job, None, datetime.now(UTC))
+    return replace(admitted, runtime=runtime), validate_train_job(stored, runtime, known_runtimes=names)
+
+
+async def _check_update(target: Target, old: TrainJob, new: TrainJob) -> tuple[Verdict, Runtime | None]:
+    """Return the verdict over a change, and the runtime as the job began with it."""
+    now = datetime.now(UTC)
+    key = ObjectKey(old.kind, old.metadata.namespace or "", old.metadata.name)
+    seen = await observe(target.cluster, key)
+    runtime = (seen.snapshot or seen.runtime) if seen else None
+    if runtime is None:
+        known = {_build_key(e.runtime): e.runtime for e in await list_runtimes(target.cluster, key.namespace)}
+        runtime = known.get(build_runtime_key(old))
+    # An object that was stored before it was defaulted does not change by being defaulted.
+    before = default_train_job(old, None, now)
+    after = default_train_job(new, before, now)
+    return validate_train_job(after, runtime, before, seen.job_set if seen else None), runtime
+
+
+async def _find(target: Target, key: ObjectKey) -> Json | None:
+    try:
+        return await target.cluster.get(key)
+    except NotFound:
+        return None
+
+
+def _build_key(value: AnyKind) -> ObjectKey:
+    return ObjectKey(value.kind, value.metadata.namespace or "", value.metadata.name)

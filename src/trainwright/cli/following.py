@@ -1,0 +1,78 @@
+"""Follow a job on the caller's screen until it ends; ctrl-C once asks it to stop, twice kills it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from trainwright.api.trainjob import TrainJob
+from trainwright.cli.job_rows import is_finished
+from trainwright.cli.progress_display import Display
+from trainwright.cli.stopping import build_key, request_stop
+from trainwright.cli.targets import LogRequest, Target
+from trainwright.cli.watching import watch_train_job
+from trainwright.errors import NotFound
+
+# Output that is still on its way when the job has ended. A reader ends by itself; this is for one that does
+# not.
+_LAST_OUTPUT_SECONDS = 5.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Follower:
+    """Shows one job. `signal_received` is the signal that ended it, None where it ended by itself."""
+
+    def __init__(self, target: Target, train_job: TrainJob, display: Display) -> None:
+        self._target = target
+        self._train_job = train_job
+        self._display = display
+        self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        self.signal_received: signal.Signals | None = None
+
+    async def follow(self) -> TrainJob:
+        """Show the job until it is Complete or Failed, and return it. Raises NotFound if it is deleted."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._signals.put_nowait, number)
+        output = asyncio.create_task(self._show_output(), name="output")
+        stopper = asyncio.create_task(self._stop_on_signal(), name="stop")
+        watcher = asyncio.create_task(self._watch(), name="watch job")
+        tasks = {output, stopper, watcher}
+        try:
+            waiting = set(tasks)
+            while watcher in waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()  # the first error of any of the three ends the command
+            await self._target.wait_until_idle(self._train_job.metadata)
+            if output in waiting:
+                await asyncio.wait({output}, timeout=_LAST_OUTPUT_SECONDS)
+            return watcher.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    async def _watch(self) -> TrainJob:
+        key = build_key(self._train_job)
+        async for seen in watch_train_job(self._target, key):
+            if seen is None:
+                raise NotFound(key.kind, key.name, "it was deleted meanwhile")
+            self._display.show_job(seen)
+            if is_finished(seen):
+                return seen
+        raise NotFound(key.kind, key.name)
+
+    async def _show_output(self) -> None:
+        async for line in self._target.read_logs(self._train_job, LogRequest(follow=True)):
+            self._display.show_output(line)
+
+    async def _stop_on_signal(self) -> None:
+        self.signal_received = await self._signals.get()
+        self._display.say(f"stopping {self._train_job.metadata.name}; ctrl-C again kills it")
+        await request_stop(self._target, self._train_job)
+        await self._signals.get()
+        self._display.say(f"killing {self._train_job.metadata.name}")
+        await self._target.kill(self._train_job)

@@ -1,0 +1,109 @@
+"""Which runtimes there are: those of the namespace, those installed for all, and the shipped ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
+from trainwright.api.encoding import parse_object
+from trainwright.api.meta import ObjectKey
+from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRuntime
+from trainwright.cli.build_train_job import RunRequest, RuntimeChoice, choose_runtime_name
+from trainwright.cli.caller_python import CallerPython
+from trainwright.cli.finding import find_near_names
+from trainwright.cli.shipped_runtimes import is_shipped
+from trainwright.cluster.port import Cluster
+from trainwright.errors import NotFound
+from trainwright.runtimes import load_shipped_runtimes
+from trainwright.template.replicated_jobs import get_pod_spec, list_replicated_jobs
+
+
+class Origin(StrEnum):
+    """Where a runtime comes from; earlier ones hide later ones of the same name."""
+
+    NAMESPACE = "namespace"
+    INSTALLED = "installed"
+    SHIPPED = "shipped"
+
+
+class KnownRuntime(msgspec.Struct, frozen=True):
+    """A runtime and where it comes from."""
+
+    runtime: Runtime
+    origin: Origin
+
+
+async def list_runtimes(cluster: Cluster, namespace: str | None) -> list[KnownRuntime]:
+    """Return the runtimes that jobs of a namespace (None: of any) can use, by name.
+
+    A shipped runtime is hidden by an installed one of its name. A TrainingRuntime hides nothing: jobs name
+    the kind.
+    """
+    own = [
+        parse_object(body, TrainingRuntime)
+        for body in (await cluster.list(TRAINING_RUNTIME, namespace)).items
+    ]
+    everywhere = [
+        parse_object(body, ClusterTrainingRuntime)
+        for body in (await cluster.list(CLUSTER_TRAINING_RUNTIME)).items
+        if not is_shipped(body)
+    ]
+    installed = {runtime.metadata.name for runtime in everywhere}
+    shipped = [runtime for name, runtime in load_shipped_runtimes().items() if name not in installed]
+    known = [
+        *(KnownRuntime(runtime, Origin.NAMESPACE) for runtime in own),
+        *(KnownRuntime(runtime, Origin.INSTALLED) for runtime in everywhere),
+        *(KnownRuntime(runtime, Origin.SHIPPED) for runtime in shipped),
+    ]
+    order = list(Origin)
+    return sorted(known, key=lambda entry: (entry.runtime.metadata.name, order.index(entry.origin)))
+
+
+async def list_runtime_nodes(cluster: Cluster) -> dict[ObjectKey, int]:
+    """Return how many training nodes each runtime brings to a job that does not say."""
+    nodes = {}
+    for entry in await list_runtimes(cluster, None):
+        runtime = entry.runtime
+        key = ObjectKey(runtime.kind, runtime.metadata.namespace or "", runtime.metadata.name)
+        policy = runtime.spec.ml_policy if runtime.spec else None
+        nodes[key] = policy.num_nodes if policy and policy.num_nodes is not None else 1
+    return nodes
+
+
+def choose_runtime(
+    known: Sequence[KnownRuntime], request: RunRequest, python: CallerPython | None
+) -> tuple[Runtime, RuntimeChoice]:
+    """Return the runtime of a job made from the command line: the one that is named, else the one that fits.
+
+    A name alone does not tell the kind: the namespace's own runtime comes first. Raises NotFound.
+    """
+    name = request.runtime if request.runtime is not None else choose_runtime_name(request.entry, python)
+    runtime = find_runtime(known, name)
+    policy = runtime.spec.ml_policy if runtime.spec else None
+    kind = TRAINING_RUNTIME if runtime.kind == TRAINING_RUNTIME else None
+    is_torch = policy is not None and policy.torch is not None
+    choice = RuntimeChoice(name=name, kind=kind, is_torch=is_torch, has_resources=_has_resources(runtime))
+    return runtime, choice
+
+
+def _has_resources(runtime: Runtime) -> bool:
+    template = (runtime.spec.template.spec if runtime.spec and runtime.spec.template else None) or {}
+    return any(
+        container.get("resources")
+        for replicated_job in list_replicated_jobs(template)
+        for container in get_pod_spec(replicated_job).get("containers") or ()
+    )
+
+
+def find_runtime(known: Sequence[KnownRuntime], name: str) -> Runtime:
+    """Return the runtime of this name, the namespace's own first. Raises NotFound naming the known ones."""
+    found = next((entry.runtime for entry in known if entry.runtime.metadata.name == name), None)
+    if found is None:
+        names = sorted({entry.runtime.metadata.name for entry in known})
+        near = find_near_names(name, names)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names) or 'none'}"
+        raise NotFound("Runtime", name, hint)
+    return found

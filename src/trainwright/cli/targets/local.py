@@ -1,0 +1,134 @@
+"""This machine: objects in the embedded store, and a supervisor process for each job that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from trainwright.api.constants import NODE, TRAIN_JOB
+from trainwright.api.core import Pod
+from trainwright.api.meta import Json, ObjectKey, ObjectMeta
+from trainwright.api.runtime import Runtime
+from trainwright.api.trainjob import TrainJob
+from trainwright.cli.shipped_runtimes import provide_runtime
+from trainwright.cli.target_names import TargetName
+from trainwright.cli.targets import LogLine, LogRequest
+from trainwright.cli.targets.image_notice import list_ignored_images
+from trainwright.cluster.local.paths import StatePaths, build_state_paths
+from trainwright.cluster.local.store import LocalCluster
+from trainwright.cluster.port import Cluster
+from trainwright.runner.daemon import ensure_supervisor, hurry_supervisor
+from trainwright.runner.job_folder import forget_job
+from trainwright.runner.logs import OutputLine, list_ranks, read_logs
+from trainwright.runner.lost import report_lost
+from trainwright.runner.progress_history import HistoryEntry, read_history
+from trainwright.runner.supervisor_lock import find_live_supervisor
+from trainwright.runner.sweep import sweep_expired
+from trainwright.runtimes import load_shipped_runtimes
+
+_LOOK_AGAIN_SECONDS = 0.02
+
+
+class LocalTarget:
+    """Jobs as processes of this machine."""
+
+    name = TargetName.LOCAL
+
+    def __init__(self, cluster: LocalCluster, paths: StatePaths) -> None:
+        self._cluster = cluster
+        self._paths = paths
+
+    @property
+    def cluster(self) -> Cluster:
+        """The objects."""
+        return self._cluster
+
+    async def settle(self) -> None:
+        """Report jobs whose supervisor died, and delete those whose time is over."""
+        await report_lost(self._cluster, self._paths)
+        await sweep_expired(self._cluster, self._paths)
+
+    async def engage(self, train_job: TrainJob) -> None:
+        """See to it that the job has a supervisor; its processes get the environment of this command."""
+        await provide_runtime(self._cluster, train_job)
+        key = ObjectKey(TRAIN_JOB, train_job.metadata.namespace or "", train_job.metadata.name)
+        ensure_supervisor(self._paths, key, os.environ, Path.cwd(), train_job.metadata.uid)
+
+    async def preview(self, obj: Json, field_manager: str) -> Json:
+        """Return what applying the object would store, without storing it."""
+        return await self._cluster.preview_apply(obj, field_manager)
+
+    async def read_logs(self, train_job: TrainJob, request: LogRequest) -> AsyncIterator[LogLine]:
+        """Yield output of the job; when following, until its supervisor ends: it outlives the last line."""
+        job = self._paths.job(train_job.metadata.uid or "")
+        lines = read_logs(
+            job.pods,
+            rank=request.rank,
+            tail=request.tail,
+            follow=request.follow,
+            is_finished=lambda: find_live_supervisor(job) is None,
+        )
+        async for line in lines:
+            yield LogLine(source=_name_source(train_job.metadata.name, line), text=line.text)
+
+    def list_ranks(self, meta: ObjectMeta) -> list[int]:
+        """Return the ranks that have printed something."""
+        return list(list_ranks(self._paths.job(meta.uid or "").pods))
+
+    async def kill(self, train_job: TrainJob) -> None:
+        """Let the supervisor kill at once what it would stop with a grace period."""
+        hurry_supervisor(self._paths, train_job.metadata.uid or "")
+
+    async def wait_until_idle(self, meta: ObjectMeta) -> None:
+        """Wait until the job has no supervisor: one ends when no process of its job is left."""
+        # Other processes are waited for: there is nothing in this one to be told by.
+        while find_live_supervisor(self._paths.job(meta.uid or "")) is not None:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def clean_up(self, meta: ObjectMeta) -> None:
+        """Remove the folder of a deleted job; a supervisor that is still there does so when it ends."""
+        while not forget_job(self._paths, meta.uid or ""):  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    def read_reports(self, meta: ObjectMeta) -> list[HistoryEntry]:
+        """Return the history of reported metrics, oldest first."""
+        return read_history(self._paths.job(meta.uid or "").progress)
+
+    def list_notices(self, train_job: TrainJob, runtime: Runtime) -> Sequence[str]:
+        """Say which images have no effect here."""
+        images = list_ignored_images(train_job, runtime, load_shipped_runtimes().values())
+        if not images:
+            return []
+        which = f"image {images[0]} is" if len(images) == 1 else f"images {', '.join(images)} are"
+        return [f"{which} ignored for processes on this machine"]
+
+    def describe_node(self, train_job: TrainJob, pods: Sequence[Pod]) -> str:
+        """Say who supervises the job on this machine."""
+        supervisor = find_live_supervisor(self._paths.job(train_job.metadata.uid or ""))
+        if supervisor is not None:
+            return f"this machine; supervised by process {supervisor.process.pid}"
+        running = sum(pod.status.phase == "Running" for pod in pods)
+        return (
+            f"this machine; {running} pods should run, but nobody supervises them"
+            if running
+            else ("this machine; nothing of the job runs")
+        )
+
+
+def _name_source(job: str, line: OutputLine) -> str:
+    """Return `rank 3`, or for what no rank printed the pod without the job's name and its random letters."""
+    if line.rank is not None:
+        return f"rank {line.rank}"
+    pod = line.pod.removeprefix(f"{job}-").rpartition("-")[0] or line.pod
+    return pod if line.container in {"", NODE} else f"{pod} {line.container}"
+
+
+@asynccontextmanager
+async def open_local() -> AsyncIterator[LocalTarget]:
+    """Open this user's store. Raises StateDirectoryError."""
+    paths = build_state_paths(os.environ, Path.home())
+    with LocalCluster(paths.store) as cluster:
+        yield LocalTarget(cluster, paths)

@@ -1,0 +1,74 @@
+"""`trainwright list`: the jobs, one a line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainwright.cli.options import Namespace, On, Output, OutputFormat
+
+if TYPE_CHECKING:
+    from trainwright.api.meta import Json, ObjectKey
+    from trainwright.cli.targets import Target
+
+
+def list_jobs(
+    on: On = None,
+    namespace: Namespace = "default",
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """List jobs with state, progress and age."""
+    from trainwright.cli.session import run_on_target
+
+    scope = None if all_namespaces else namespace
+    run_on_target(on, lambda target: _list(target, scope, output))
+
+
+async def _list(target: Target, namespace: str | None, output: OutputFormat) -> None:
+    from trainwright.api.constants import TRAIN_JOB
+    from trainwright.cli.console import say, write_data
+    from trainwright.cli.reporting import print_objects, wants_table
+
+    await target.settle()
+    jobs = (await target.cluster.list(TRAIN_JOB, namespace)).items
+    jobs.sort(key=lambda job: (job["metadata"].get("namespace", ""), job["metadata"]["name"]))
+    if not wants_table(output):
+        print_objects(jobs, output)
+    elif not jobs:
+        say("no TrainJobs" + (f" in namespace {namespace!r}" if namespace is not None else ""))
+    else:
+        nodes = await _read_runtime_nodes(target, jobs)
+        write_data(
+            _format_jobs(jobs, nodes, wide=output is OutputFormat.WIDE, with_namespace=namespace is None)
+        )
+
+
+async def _read_runtime_nodes(target: Target, jobs: list[Json]) -> dict[ObjectKey, int]:
+    """Return the node counts that runtimes bring; looked up only where a job leaves the number open."""
+    from trainwright.cli.runtime_lookup import list_runtime_nodes
+
+    if all(((job.get("spec") or {}).get("trainer") or {}).get("numNodes") is not None for job in jobs):
+        return {}
+    return await list_runtime_nodes(target.cluster)
+
+
+def _format_jobs(jobs: list[Json], nodes: dict[ObjectKey, int], *, wide: bool, with_namespace: bool) -> str:
+    from datetime import UTC, datetime
+
+    from trainwright.api.encoding import parse_object
+    from trainwright.api.trainjob import TrainJob
+    from trainwright.cli.job_rows import HEADER, WIDE_HEADER, build_row, build_wide_row
+    from trainwright.cli.tables import format_table
+
+    now = datetime.now(UTC)
+    build = build_wide_row if wide else build_row
+    header: tuple[str, ...] = WIDE_HEADER if wide else HEADER
+    rows: list[tuple[str, ...]] = [build(parse_object(job, TrainJob), nodes, now) for job in jobs]
+    if with_namespace:
+        header = ("NAMESPACE", *header)
+        rows = [(job["metadata"].get("namespace", ""), *row) for job, row in zip(jobs, rows, strict=True)]
+    return format_table(header, rows)

@@ -1,0 +1,246 @@
+"""`trainwright run`: a TrainJob from a script and flags, started and followed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from trainwright.cli.options import Namespace, On, Output, OutputFormat, RuntimeName
+
+if TYPE_CHECKING:
+    from trainwright.api.runtime import Runtime
+    from trainwright.api.trainjob import TrainJob
+    from trainwright.cli.build_train_job import Entry, RunRequest
+    from trainwright.cli.caller_python import CallerPython
+    from trainwright.cli.targets import Target
+
+_AFTER_DASHES = "trainwright.after_dashes"
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes: no vowels, no digits that look like letters
+_SUFFIX_LENGTH = 5
+
+
+class RunCommand(TyperCommand):
+    """Sets apart what stands after `--`, so that a program can be told from a script and its arguments."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Return how the command is used, after its name."""
+        return ["[OPTIONS]", "[SCRIPT | -m MODULE]", "[-- ARGS... | -- PROGRAM ARGS...]"]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what stands before the first `--`; keep the rest as it is, None where there is no `--`."""
+        before, after = args, None
+        if "--" in args:
+            place = args.index("--")
+            before, after = args[:place], args[place + 1 :]
+        ctx.meta[_AFTER_DASHES] = after
+        try:
+            return super().parse_args(ctx, before)
+        except typer.TyperException as exception:
+            error: Any = exception
+            if hasattr(error, "possibilities"):  # there is no such option: probably it is the script's
+                remedy = f"options of the script stand after --: trainwright run ... -- {error.option_name}"
+                error.message = f"{error.message}; {remedy}"
+                error.possibilities = None
+            raise
+
+
+def run(
+    ctx: typer.Context,
+    words: Annotated[list[str] | None, typer.Argument(metavar="SCRIPT", hidden=True)] = None,
+    *,
+    module: Annotated[
+        str | None,
+        typer.Option("--module", "-m", metavar="MODULE", help="Run a Python module instead of a script."),
+    ] = None,
+    runtime: RuntimeName = None,
+    nodes: Annotated[
+        str | None, typer.Option("--nodes", "--nnodes", metavar="N", help="Number of training nodes.")
+    ] = None,
+    nproc_per_node: Annotated[
+        str | None,
+        typer.Option(
+            "--nproc-per-node", "--nproc_per_node", metavar="P", help="Processes on each training node."
+        ),
+    ] = None,
+    gpus_per_node: Annotated[
+        int | None, typer.Option("--gpus-per-node", min=0, metavar="G", help="GPUs for each training node.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env", "-e", metavar="K=V", help="Set a variable; K alone takes it from your environment."
+        ),
+    ] = None,
+    env_file: Annotated[
+        list[str] | None, typer.Option("--env-file", metavar="FILE", help="File with a variable a line.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Name of the job. Default: after the script.")
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", metavar="IMAGE", help="Container image, for targets that use one."),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option("--deadline", metavar="TIME", help="Fail the job if it runs longer: 90s, 15m, 2h."),
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option("--ttl", metavar="TIME", help="Delete the job so long after it finished.")
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Start the job, print its name and return.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the TrainJob instead of running it.")
+    ] = False,
+    on: On = None,
+    namespace: Namespace = "default",
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Run a script or program as a training job; follow it.
+
+    SCRIPT is a Python file or an executable. What stands after -- goes to it; without SCRIPT and -m it is the
+    program to run. Ctrl-C stops the job, a second ctrl-C kills it.
+    """
+    import os
+    from pathlib import Path
+
+    from trainwright.cli.build_train_job import RunRequest, parse_process_count
+    from trainwright.cli.caller_python import find_caller_python
+    from trainwright.cli.durations import parse_duration
+    from trainwright.cli.entries import find_entry
+    from trainwright.cli.session import run_on_target
+
+    entry = find_entry(module, words or [], ctx.meta[_AFTER_DASHES], os.environ.get("PATH"))
+    request = RunRequest(
+        entry=entry,
+        name=name if name is not None else _make_name(entry),
+        namespace=namespace,
+        runtime=runtime,
+        working_directory=str(Path.cwd()),
+        env=_read_env(env or [], env_file or []),
+        image=image,
+        num_nodes=parse_process_count(nodes, "--nodes"),
+        num_proc_per_node=parse_process_count(nproc_per_node, "--nproc-per-node"),
+        gpus_per_node=gpus_per_node,
+        deadline_seconds=None if deadline is None else parse_duration(deadline, "--deadline"),
+        ttl_seconds=None if ttl is None else parse_duration(ttl, "--ttl"),
+    )
+    python = find_caller_python(os.environ)
+    if dry_run:
+        run_on_target(on, lambda target: _print(target, request, python, output))
+    elif detach:
+        run_on_target(on, lambda target: _start_and_leave(target, request, python, output))
+    else:
+        run_on_target(on, lambda target: _start_and_follow(target, request, python, output))
+
+
+def _make_name(entry: Entry) -> str:
+    import secrets
+
+    from trainwright.cli.build_train_job import derive_name
+
+    return derive_name(entry, "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH)))
+
+
+def _read_env(options: list[str], files: list[str]) -> dict[str, str]:
+    import os
+
+    from trainwright.cli.environment_options import parse_env_file, parse_env_options
+    from trainwright.cli.files import read_text
+
+    env: dict[str, str] = {}
+    for file in files:
+        env |= parse_env_file(read_text(file), file, os.environ)
+    return env | parse_env_options(options, os.environ)
+
+
+async def _print(
+    target: Target, request: RunRequest, python: CallerPython | None, output: OutputFormat
+) -> None:
+    from trainwright.api.encoding import build_object
+    from trainwright.cli.reporting import print_object
+
+    train_job, _ = await _build(target, request, python)
+    print_object(build_object(train_job), output)
+
+
+async def _start_and_leave(
+    target: Target, request: RunRequest, python: CallerPython | None, output: OutputFormat
+) -> None:
+    from trainwright.api.encoding import build_object
+    from trainwright.cli.console import say, write_data
+    from trainwright.cli.reporting import print_object, wants_table
+
+    train_job = await _start(target, request, python)
+    if wants_table(output):
+        write_data(train_job.metadata.name)
+        say(f"follow it with `trainwright logs {train_job.metadata.name} --follow`")
+    else:
+        print_object(build_object(train_job), output)
+
+
+async def _start_and_follow(
+    target: Target, request: RunRequest, python: CallerPython | None, output: OutputFormat
+) -> None:
+    from datetime import UTC, datetime
+
+    from trainwright.cli.console import say
+    from trainwright.cli.finding import get_train_job_json
+    from trainwright.cli.following import Follower
+    from trainwright.cli.job_rows import get_phase
+    from trainwright.cli.progress_display import build_display
+    from trainwright.cli.reporting import print_object, wants_table
+    from trainwright.cli.verdict import JobFailed, format_end, format_failure
+
+    train_job = await _start(target, request, python)
+    wants_object = not wants_table(output)
+    with build_display(output_is_talk=wants_object) as display:
+        follower = Follower(target, train_job, display)
+        ended = await follower.follow()
+    if wants_object:
+        print_object(await get_train_job_json(target.cluster, request.namespace, request.name), output)
+    say(format_end(ended, datetime.now(UTC)))
+    if follower.signal_received is not None:
+        raise typer.Exit(128 + follower.signal_received)
+    if get_phase(ended) == "Failed":
+        raise JobFailed(format_failure(ended))
+
+
+async def _start(target: Target, request: RunRequest, python: CallerPython | None) -> TrainJob:
+    from trainwright.api.encoding import build_object, parse_object
+    from trainwright.api.trainjob import TrainJob
+    from trainwright.cli.console import say
+    from trainwright.cli.stopping import build_key
+
+    train_job, runtime = await _build(target, request, python)
+    stored = parse_object(await target.cluster.create(build_object(train_job)), TrainJob)
+    for notice in target.list_notices(stored, runtime):
+        say(notice)
+    try:
+        await target.engage(stored)
+    except BaseException:
+        # Nobody works on it and its name would be taken: as if it had never been.
+        await target.cluster.delete(build_key(stored), stored.metadata.uid)
+        raise
+    return stored
+
+
+async def _build(
+    target: Target, request: RunRequest, python: CallerPython | None
+) -> tuple[TrainJob, Runtime]:
+    """Return the job as it will be stored, checked, and its runtime."""
+    from trainwright.cli.admitting import admit_new
+    from trainwright.cli.build_train_job import build_train_job
+    from trainwright.cli.console import warn
+    from trainwright.cli.runtime_lookup import choose_runtime, list_runtimes
+
+    known = await list_runtimes(target.cluster, request.namespace)
+    runtime, choice = choose_runtime(known, request, python)
+    train_job = build_train_job(request, choice, python)
+    for warning in admit_new(train_job, runtime, known):
+        warn(warning)
+    return train_job, runtime
