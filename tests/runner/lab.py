@@ -29,7 +29,7 @@ def shell(script: str) -> list[str]:
 
 
 def replicated_job(name: str, script: str, *, pods: int = 1, step: str | None = None, **fields: Any) -> Json:
-    """Return a replicated job of a runtime; `step` is its ancestor label, `pod` and `job` go into its specs."""
+    """Return a runtime's replicated job; `step` is its ancestor label, `pod` and `job` are for its specs."""
     pod, job = fields.pop("pod", {}), fields.pop("job", {})
     labels = {"trainer.kubeflow.org/trainjob-ancestor-step": step} if step else {}
     container = {"name": "node", "image": "none", "command": shell(script)}
@@ -64,6 +64,7 @@ class Lab:
         self.work = root / "work"
         self.work.mkdir(parents=True, exist_ok=True)
         self.cluster = LocalCluster(self.paths.store)
+        self._supervisors: list[asyncio.Task[None]] = []
         self.environment = {"PATH": os.environ["PATH"], "WORK": str(self.work)}
 
     def close(self) -> None:
@@ -76,8 +77,7 @@ class Lab:
     async def submit(
         self, *replicated_jobs: Json, name: str = "demo", nodes: int | None = None, **fields: Any
     ) -> Json:
-        """Store a TrainJob and a runtime of its own. `template` goes into the JobSet's spec, the rest into the
-        TrainJob's."""
+        """Store a TrainJob with a runtime of its own; `template` is for the JobSet, the rest for the job."""
         template = {"replicatedJobs": list(replicated_jobs), **fields.pop("template", {})}
         await self.cluster.apply(
             {
@@ -116,11 +116,13 @@ class Lab:
                 build_executor,
             )
         )
+        self._supervisors.append(task)
         try:
             yield task
             async with asyncio.timeout(BOUND_SECONDS):
                 await task
         finally:
+            self._supervisors.remove(task)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -166,6 +168,9 @@ class Lab:
                         answer = await answer
                     if answer:
                         return answer
+                    for supervisor in self._supervisors:
+                        if supervisor.done():
+                            supervisor.result()  # raises what ended it
                     # What a process writes to a file changes no object: look again soon.
                     next_change = asyncio.ensure_future(anext(changes))
                     await asyncio.wait({next_change}, timeout=0.02)

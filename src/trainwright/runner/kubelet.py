@@ -31,6 +31,7 @@ from trainwright.cluster.local.paths import JobPaths
 from trainwright.cluster.port import Cluster
 from trainwright.errors import NotFound
 from trainwright.runner.controllers import Clock, build_status_merge
+from trainwright.runner.devices import NotEnoughDevices
 from trainwright.runner.executor import Executor, PodRun
 from trainwright.runner.leftovers import record_children
 from trainwright.runner.pod_context import PodContexts
@@ -112,10 +113,10 @@ class Kubelet:
         if any(slot.host == host and not slot.has_ended for slot in self._slots.values()):
             return Sync()
         known = _get_status(pod)
-        lease = await self._devices.claim(pod["spec"])
-        if lease is None:
-            explained = await self._devices.explain(pod["spec"])
-            condition = _build_condition("False", explained, now, known)
+        try:
+            lease = await self._devices.claim(pod["spec"])
+        except NotEnoughDevices as error:
+            condition = _build_condition("False", f"0/1 machines are available: {error}", now, known)
             status = msgspec.structs.replace(known, conditions=[condition])
             wrote = await self._write_status(pod, status)
             return Sync(wrote=wrote, requeue_after=DEVICE_RETRY_SECONDS)
@@ -129,12 +130,12 @@ class Kubelet:
 
         async def follow() -> None:
             try:
-                await slot.follow(self._executor, self._contexts, self._job, lease.devices, wake)
+                await slot.follow(self._executor, self._contexts, self._job, lease.uuids, wake)
             finally:
                 lease.release()
 
         slot.task = tasks.create_task(follow(), name=f"pod {slot.key}")
-        self._log.info("starting pod", pod=slot.key.name, devices=list(lease.devices))
+        self._log.info("starting pod", pod=slot.key.name, devices=list(lease.uuids))
         return Sync(wrote=wrote)
 
     async def _sync_known(

@@ -1,7 +1,6 @@
 """Hands accelerators to pods, all that one asks for or none.
 
-What is free is known to all supervisors of this user through `runner.devices`; here is what a pod asks for,
-and how one that has to wait is told so.
+What is free is known to all supervisors of this user through `runner.devices`; here is what a pod asks for.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from trainwright.api.meta import Json
 from trainwright.api.quantity import parse_quantity
-from trainwright.runner.devices import DeviceLease, Gpu, claim_devices, list_gpus
+from trainwright.runner.devices import DeviceLease, Gpu, claim_gpus, list_gpus
 
 
 class PodDevices:
@@ -26,21 +25,12 @@ class PodDevices:
         self._environment = environment
         self._gpus = gpus
 
-    async def claim(self, pod_spec: Json) -> DeviceLease | None:
-        """Return what the pod asks for, or None while so many are not free. Most pods ask for none."""
+    async def claim(self, pod_spec: Json) -> DeviceLease:
+        """Return what the pod asks for, which is nothing for most. Raises NotEnoughDevices."""
         count = count_devices(pod_spec)
         if count == 0:
             return DeviceLease((), ())
-        return claim_devices(self._locks, await self._list(), count)
-
-    async def explain(self, pod_spec: Json) -> str:
-        """Say why a claim was refused, for the status of the pod."""
-        there = len(await self._list())
-        return (
-            f"0/1 machines are available: the pod asks for {count_devices(pod_spec)} GPUs, "
-            f"this machine has {there} that may be used, and not enough of them are free. "
-            "Ask for fewer, or wait until other jobs end; CUDA_VISIBLE_DEVICES limits what may be used."
-        )
+        return claim_gpus(self._locks, await self._list(), count)
 
     async def _list(self) -> Sequence[Gpu]:
         if self._gpus is None:

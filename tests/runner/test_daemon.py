@@ -1,0 +1,254 @@
+"""Supervisors as processes of their own: started by commands, killed, reported, swept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from runner.lab import Lab, is_process_alive, replicated_job
+from trainwright.runner.daemon import end_supervisor, hurry_supervisor
+from trainwright.runner.supervisor_lock import SupervisorLock, find_live_supervisor
+
+DRIVER = Path(__file__).with_name("driver.py")
+ENDLESS = 'echo $$ > "$WORK/pid-$NAME-$RANK"; trap "exit 143" TERM; while :; do sleep 0.02; done'
+
+
+async def command(lab: Lab, verb: str, *names: str, **environment: str) -> Any:
+    """Run what a command does in a process of its own; return what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(DRIVER),
+        str(lab.paths.root),
+        str(lab.work),
+        verb,
+        *names,
+        env={**os.environ, **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return json.loads(out)
+
+
+async def uid_of(lab: Lab, name: str = "demo") -> str:
+    return (await lab.get(name=name))["metadata"]["uid"]
+
+
+async def until_idle(lab: Lab, uid: str) -> None:
+    """Wait until no supervisor holds the job's lock."""
+
+    def is_free() -> bool:
+        lock = SupervisorLock(lab.paths, uid)
+        if not lock.try_acquire():
+            return False
+        lock.abandon()
+        return True
+
+    if lab.paths.job(uid).root.exists():
+        await lab.until(is_free, "the supervisor ends")
+
+
+async def until_gone(lab: Lab, pid: int) -> None:
+    await lab.until(lambda: not is_process_alive(pid), f"process {pid} ends")
+
+
+async def start_endless(lab: Lab, name: str = "demo", **fields: Any) -> tuple[str, int, int]:
+    """Start a job that does not end; return its uid, its supervisor's pid and its process's pid."""
+    await lab.submit(replicated_job("node", f"NAME={name}; {ENDLESS}", step="trainer"), name=name, **fields)
+    assert await command(lab, "start", name) == [True]
+    uid = await uid_of(lab, name)
+    pid = int(await lab.until_file(f"pid-{name}-0"))
+    await lab.until(lab.running_pods, "the pod runs")
+    supervisor = find_live_supervisor(lab.paths.job(uid))
+    assert supervisor is not None
+    assert supervisor.key == lab.key(name)
+    return uid, supervisor.process.pid, pid
+
+
+async def test_a_supervisor_outlives_the_command_that_started_it(lab: Lab) -> None:
+    uid, supervisor, pid = await start_endless(lab)
+    assert os.getsid(supervisor) != os.getsid(0), "in a session of its own"
+    assert os.getsid(supervisor) != supervisor, "no session leader: it can never get a terminal"
+
+    await lab.suspend()
+    await until_gone(lab, supervisor)
+    assert not is_process_alive(pid)
+    assert list((lab.paths.root / "supervised").iterdir()) == []
+
+
+async def test_a_supervisor_holds_nothing_of_its_command_but_its_own_files(lab: Lab) -> None:
+    uid, supervisor, _ = await start_endless(lab)
+    targets = {str(link.readlink()) for link in Path(f"/proc/{supervisor}/fd").iterdir()}
+    assert end_supervisor(lab.paths, uid)
+    await until_idle(lab, uid)
+
+
+async def test_two_commands_at_once_start_one_supervisor(lab: Lab) -> None:
+    await lab.submit(replicated_job("node", f"NAME=demo; {ENDLESS}", step="trainer"))
+    answers = await asyncio.gather(*(command(lab, "start", "demo") for _ in range(4)))
+
+    assert sorted(answer[0] for answer in answers) == [False, False, False, True]
+    await lab.until_file("pid-demo-0")
+    assert await command(lab, "ensure", "demo") is False
+    assert len(await lab.list("Pod")) == 1
+    uid = await uid_of(lab)
+    end_supervisor(lab.paths, uid)
+    await until_idle(lab, uid)
+
+
+async def test_a_job_that_does_not_exist_is_told_to_the_command(lab: Lab) -> None:
+    assert await command(lab, "start", "nothing") == "NotFound: TrainJob 'nothing' does not exist"
+
+
+async def test_a_state_directory_that_cannot_be_written_is_told_to_the_command(lab: Lab) -> None:
+    await lab.submit(replicated_job("node", "exit 0"))
+    lab.paths.jobs.write_text("in the way")
+    answer = await command(lab, "start", "demo")
+
+    assert answer.startswith("StateDirectoryError: ")
+    assert "TRAINWRIGHT_STATE" in answer
+
+
+async def test_a_killed_supervisor_is_reported_lost_and_its_processes_are_gone(lab: Lab) -> None:
+    uid, supervisor, pid = await start_endless(lab)
+    os.kill(supervisor, signal.SIGKILL)
+
+    assert await command(lab, "lost") == ["demo"]
+    assert not is_process_alive(pid)
+    assert await lab.conditions() == {"Failed": ("True", "SupervisorLost")}
+    message = (await lab.get("JobSet"))["status"]["conditions"][0]["message"]
+    assert f"(pid {supervisor}) died" in message
+    assert str(lab.paths.job(uid).supervisor_log) in message
+    (pod,) = await lab.list("Pod")
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "SupervisorLost")
+    assert await command(lab, "lost") == [], "reported twice"
+
+
+async def test_the_next_job_runs_after_a_supervisor_was_killed(lab: Lab) -> None:
+    _, supervisor, _ = await start_endless(lab)
+    os.kill(supervisor, signal.SIGKILL)
+    await lab.submit(replicated_job("node", "exit 0", step="trainer"), name="next")
+
+    assert await command(lab, "lost") == ["demo"]
+    assert await command(lab, "start", "next") == [True]
+    assert await lab.until_finished("next") == {"Complete": ("True", "AllJobsCompleted")}
+    await until_idle(lab, await uid_of(lab, "next"))
+
+
+async def test_a_supervisor_that_was_killed_while_it_suspended_leaves_a_suspended_job(lab: Lab) -> None:
+    """The pod ignores SIGTERM, so that the supervisor waits for it when it is killed."""
+    deaf = 'trap "" TERM; echo $$ > "$WORK/pid-demo-0"; while :; do sleep 0.02; done'
+    await lab.submit(replicated_job("node", deaf, step="trainer", pod={"terminationGracePeriodSeconds": 60}))
+    await command(lab, "start", "demo")
+    pid = int(await lab.until_file("pid-demo-0"))
+    await lab.until(lab.running_pods)
+    uid = await uid_of(lab)
+    supervisor = find_live_supervisor(lab.paths.job(uid))
+    assert supervisor is not None
+    await lab.suspend()
+    await lab.until(lambda: is_suspending(lab), "the supervisor suspends")
+    os.kill(supervisor.process.pid, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+
+    assert await command(lab, "lost") == ["demo"]
+    assert await lab.conditions() == {"Suspended": ("True", "Suspended")}
+    assert await lab.list("Pod") == []
+
+
+async def is_suspending(lab: Lab) -> bool:
+    return (await lab.conditions("JobSet")).get("Suspended") is not None
+
+
+async def test_a_job_that_never_ran_is_suspended_when_its_supervisor_dies(lab: Lab) -> None:
+    """Its runtime does not exist, so the supervisor waits for that when it is killed."""
+    await lab.submit(replicated_job("node", "exit 0", step="trainer"))
+    runtime = await lab.get("TrainingRuntime")
+    await lab.cluster.delete(lab.key().__class__("TrainingRuntime", "default", "demo"))
+    await command(lab, "start", "demo")
+    uid = await uid_of(lab)
+    supervisor = find_live_supervisor(lab.paths.job(uid))
+    assert supervisor is not None
+    os.kill(supervisor.process.pid, signal.SIGKILL)
+
+    assert await command(lab, "lost") == ["demo"]
+    assert (await lab.get())["spec"]["suspend"] is True
+    events = await lab.list("Event")
+    assert any(
+        event["reason"] == "SupervisorLost" and "trainwright resume demo" in event["message"]
+        for event in events
+    )
+
+    runtime["metadata"] = {"name": "demo", "namespace": "default"}
+    await lab.cluster.create(runtime)
+    await lab.resume()
+    assert await command(lab, "ensure", "demo") is True
+    assert (await lab.until_finished())["Complete"] == ("True", "AllJobsCompleted")
+    await until_idle(lab, uid)
+
+
+async def test_a_job_deleted_after_its_supervisor_was_killed_leaves_nothing(lab: Lab) -> None:
+    uid, supervisor, pid = await start_endless(lab)
+    os.kill(supervisor, signal.SIGKILL)
+    await lab.cluster.delete(lab.key())
+
+    assert await command(lab, "lost") == []
+    assert not is_process_alive(pid)
+    assert not lab.paths.job(uid).root.exists()
+
+
+async def test_starting_a_job_whose_supervisor_was_killed_reports_it_first(lab: Lab) -> None:
+    uid, supervisor, _ = await start_endless(lab)
+    os.kill(supervisor, signal.SIGKILL)
+
+    assert await command(lab, "start", "demo") == [True]
+    await until_idle(lab, uid)
+    assert await lab.conditions() == {"Failed": ("True", "SupervisorLost")}
+
+
+async def test_sigterm_to_a_supervisor_ends_its_job_in_good_order(lab: Lab) -> None:
+    uid, supervisor, pid = await start_endless(lab)
+    assert end_supervisor(lab.paths, uid)
+    await until_gone(lab, supervisor)
+
+    assert not is_process_alive(pid)
+    assert await lab.conditions() == {"Failed": ("True", "SupervisorStopped")}
+    assert await command(lab, "lost") == []
+    assert not end_supervisor(lab.paths, uid), "nobody is there any more"
+    assert not hurry_supervisor(lab.paths, uid)
+
+
+async def test_a_finished_job_is_deleted_by_the_next_command_after_its_time(lab: Lab) -> None:
+    await lab.submit(replicated_job("node", "exit 0", step="trainer"), ttlSecondsAfterFinished=1)
+    await command(lab, "start", "demo")
+    await lab.until_finished()
+    uid = await uid_of(lab)
+    await until_idle(lab, uid)
+
+    async def is_swept() -> bool:
+        return await command(lab, "sweep") == ["demo"]
+
+    await lab.until(is_swept, "the time to live ends")
+    assert not await lab.exists()
+    assert not await lab.exists("JobSet")
+    assert not lab.paths.job(uid).root.exists()
+    assert list((lab.paths.root / "expiring").iterdir()) == []
+
+
+async def test_two_jobs_at_once_do_not_disturb_each_other(lab: Lab) -> None:
+    one, _, pid_one = await start_endless(lab, "one")
+    two, _, pid_two = await start_endless(lab, "two")
+    end_supervisor(lab.paths, one)
+    await until_idle(lab, one)
+
+    assert not is_process_alive(pid_one)
+    assert is_process_alive(pid_two)
+    await lab.cluster.delete(lab.key("two"))
+    await until_idle(lab, two)
+    assert not is_process_alive(pid_two)
