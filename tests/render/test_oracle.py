@@ -1,10 +1,10 @@
 """Our render against what the peer, Kubeflow Trainer v2.3.0, made of the same objects on a real API server.
 
-`tests/data/oracle/<case>/input.yaml` holds the objects that were created, `jobset.json` the JobSets that
-were there afterwards, by name. Both sides are brought to one form first: JobSet's own webhook and schema
-have filled defaults into what was recorded, and have kept empty maps. Every difference that is left must
-stand, with its reason, in `tests/data/oracle/differences.yaml`, and every entry there must still be a
-difference.
+`tests/data/oracle/<case>/input.yaml` holds the objects that were created, `requests.json` what was sent in
+later steps, `jobset.json` the JobSets that each step made or changed, by name. Both sides are brought to
+one form first: JobSet's own webhook and schema have filled defaults into what was recorded, and have kept
+empty maps. Every difference that is left must stand, with its reason, in
+`tests/data/oracle/differences.yaml`, and every entry there must still be a difference.
 """
 
 from __future__ import annotations
@@ -43,34 +43,72 @@ class Allowed(msgspec.Struct, frozen=True):
 DIFFERENCES = msgspec.yaml.decode((ORACLE / "differences.yaml").read_bytes(), type=list[Allowed])
 
 
-def render_case(case: str) -> dict[str, Json]:
-    """Render every TrainJob of the case that the peer made a JobSet of."""
-    documents = list(yaml.safe_load_all((ORACLE / case / "input.yaml").read_text()))
+class Step(msgspec.Struct, frozen=True):
+    """One step of a case: what our render makes of the TrainJobs, and the JobSets that the peer then had."""
+
+    rendered: dict[str, Json]
+    recorded: dict[str, Json]
+
+
+def replay(case: str) -> list[Step]:
+    """Follow the TrainJobs of a case through its steps; runtimes stay as they were at first."""
+    recorded: list[dict[str, Json]] = json.loads((ORACLE / case / "jobset.json").read_text())
+    documents = [
+        document
+        for document in yaml.safe_load_all((ORACLE / case / "input.yaml").read_text())
+        if "kind" in document  # the others are actions, such as waiting
+    ]
     runtimes: dict[tuple[str, str], Runtime] = {
         (document["kind"], document["metadata"]["name"]): parse_object(document, KINDS[document["kind"]])
         for document in documents
         if document["kind"] in KINDS
     }
-    wanted = read_recorded(case)
-    rendered = {}
-    for document in documents:
-        name = document["metadata"]["name"]
-        if document["kind"] != "TrainJob" or name not in wanted:
-            continue
-        # What the API server and admission had added to the job by then.
-        metadata = {**document["metadata"], "uid": "<uid>", "namespace": case}
-        job = parse_object(
-            {**document, "metadata": metadata, "spec": {"suspend": False, **document["spec"]}}, TrainJob
-        )
-        assert job.spec is not None
-        reference = (job.spec.runtime_ref.kind or "ClusterTrainingRuntime", job.spec.runtime_ref.name)
-        rendered[name] = render_job_set(job, runtimes[reference])
-    return rendered
+    jobs = {
+        document["metadata"]["name"]: document for document in documents if document["kind"] == "TrainJob"
+    }
+    steps = []
+    for number, made in enumerate(recorded):
+        for name, patch in read_patches(case, number):
+            jobs[name] = merge_patch(jobs[name], patch)
+        rendered = {name: render_document(case, jobs[name], runtimes) for name in made}
+        steps.append(Step(rendered, made))
+    return steps
 
 
-def read_recorded(case: str) -> dict[str, Json]:
-    recorded: dict[str, Json] = json.loads((ORACLE / case / "jobset.json").read_text())
-    return recorded
+def read_patches(case: str, number: int) -> list[tuple[str, Json]]:
+    """Return the patches of TrainJobs that the API server accepted in a step after the first."""
+    file = ORACLE / case / "requests.json"
+    if number == 0 or not file.exists():
+        return []
+    step = json.loads(file.read_text())[number]
+    return [
+        (document["name"], document["patch"])
+        for document, request in zip(step["documents"], step["requests"], strict=False)
+        if request["code"] == 200 and document.get("action") == "patch" and document["kind"] == "TrainJob"
+    ]
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = {**target} if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def render_document(case: str, document: Json, runtimes: dict[tuple[str, str], Runtime]) -> Json:
+    """Render a TrainJob with what the API server and admission have added to it."""
+    metadata = {**document["metadata"], "uid": "<uid>", "namespace": case}
+    spec = {"suspend": False, **document["spec"]}
+    job = parse_object({**document, "metadata": metadata, "spec": spec}, TrainJob)
+    assert job.spec is not None
+    reference = (job.spec.runtime_ref.kind or "ClusterTrainingRuntime", job.spec.runtime_ref.name)
+    return render_job_set(job, runtimes[reference])
 
 
 def normalize(job_set: Json) -> Json:
@@ -137,13 +175,13 @@ def _is_named(items: Any) -> bool:
 
 
 def list_differences(case: str) -> list[tuple[str, Any, Any]]:
-    recorded = read_recorded(case)
-    rendered = render_case(case)
-    assert rendered.keys() == recorded.keys()
     return [
         difference
-        for name in sorted(recorded)
-        for difference in find_differences(normalize(rendered[name]), normalize(recorded[name]), name)
+        for step in replay(case)
+        for name in sorted(step.recorded)
+        for difference in find_differences(
+            normalize(step.rendered[name]), normalize(step.recorded[name]), name
+        )
     ]
 
 
@@ -169,6 +207,7 @@ def test_a_listed_difference_is_still_one(allowed: Allowed) -> None:
 
 def test_all_kinds_of_cases_are_there() -> None:
     assert {case.split("-")[0] for case in CASES} >= {"plain", "torch", "patch", "life", "init"}
+    assert sum(bool(step.recorded) for case in CASES for step in replay(case)) > len(CASES)
 
 
 def test_the_comparison_sees_values_order_and_missing_items() -> None:
