@@ -1,0 +1,1 @@
+"""What makes a pod run: processes on this machine."""

@@ -1,0 +1,181 @@
+"""One attempt of one container, seen from the executor: starts `pod_init` and speaks with it.
+
+Owns the child process, the socket to it and the reading end of its output. No policy: restarts, statuses and
+grace periods are the pod's business (`process`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from trainwright.runner.executors.isolation import Isolation
+from trainwright.runner.executors.mount_plan import MountLayout
+
+_PROGRAM: Final = Path(__file__).with_name("pod_init.py")
+_LONGEST_MESSAGE_BYTES: Final = 1 << 20
+# An interpreter that lives in an odd place may need these to start at all.
+_LOADER_VARIABLES: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FRAMEWORK_PATH")
+_NOT_STARTED: Final = 128
+
+
+class ContainerSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a container needs to start. `host_name` and `layout` count only where it has its own mounts."""
+
+    isolation: Isolation
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    working_directory: str
+    host_name: str | None = None
+    layout: MountLayout = MountLayout()
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How an attempt ended; `start_error` is None for one that started."""
+
+    exit_code: int
+    start_error: str | None = None
+
+
+class ContainerChannel:
+    """A container that was started. After `wait` returned nothing of it is left."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._started = asyncio.get_running_loop().create_future()
+        self._execs: dict[int, asyncio.Future[int]] = {}
+        self._last_exec = 0
+        self._hung_up = False
+        self._ended = False
+        self._outcome = asyncio.create_task(self._listen(), name=f"container {process.pid}")
+
+    @classmethod
+    async def open(cls, setup: ContainerSetup, output: int = subprocess.DEVNULL) -> ContainerChannel:
+        """Start a container; what it prints goes to the descriptor `output`, which stays the caller's.
+
+        Call it from the main thread: the kernel ends the container with the thread that started it.
+        """
+        isolation = setup.isolation
+        configuration = {
+            "parentPid": os.getpid(),
+            "isolation": {"mount": isolation.mount, "user": isolation.user, "pid": isolation.pid},
+            "hostName": setup.host_name,
+            "mounts": setup.layout.operations,
+            "newRoot": setup.layout.new_root,
+            "argv": list(setup.argv),
+            "environment": dict(setup.environment),
+            "workingDirectory": setup.working_directory,
+        }
+        ours, theirs = socket.socketpair()
+        try:
+            # -I -S: neither the user's PYTHONPATH nor site-packages have a say in what runs here.
+            process = subprocess.Popen(  # noqa: ASYNC220 (returns after exec, in about a millisecond)
+                [sys.executable, "-I", "-S", str(_PROGRAM)],
+                stdin=theirs.fileno(),
+                stdout=output,
+                stderr=output,
+                env={name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ},
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_MESSAGE_BYTES)
+        # Only ASCII leaves here, so what is no UTF-8 in the environment survives as surrogates.
+        writer.write(json.dumps(configuration).encode() + b"\n")
+        return cls(process, reader, writer)
+
+    @property
+    def pid(self) -> int:
+        """The process that we started; the container's own are its descendants."""
+        return self._process.pid
+
+    async def started(self) -> bool:
+        """Wait until the program runs; False when it could not be started."""
+        return bool(await asyncio.shield(self._started))
+
+    async def wait(self) -> Outcome:
+        """Wait until nothing of the container is left."""
+        return await asyncio.shield(self._outcome)
+
+    def signal(self, number: int) -> None:
+        """Pass a signal to the main process."""
+        self._send({"signal": int(number)})
+
+    async def execute(self, argv: Sequence[str], timeout_seconds: float) -> int:
+        """Run a program beside the main process, in its namespaces and environment; return its exit code.
+
+        137 after the timeout, 128 where it cannot be started.
+        """
+        if self._ended:
+            return _NOT_STARTED
+        self._last_exec += 1
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._execs[self._last_exec] = answer
+        self._send({"exec": self._last_exec, "argv": list(argv), "timeoutSeconds": timeout_seconds})
+        return await answer
+
+    async def kill(self) -> Outcome:
+        """End all processes of the container now, and wait until they are gone."""
+        self.hang_up()
+        return await self.wait()
+
+    def hang_up(self) -> None:
+        """End all processes of the container now; `wait` tells when they are gone."""
+        if not self._hung_up and not self._writer.is_closing():
+            self._hung_up = True
+            self._writer.write_eof()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if not self._hung_up and not self._writer.is_closing():
+            self._writer.write(json.dumps(message).encode() + b"\n")
+
+    async def _listen(self) -> Outcome:
+        exit_code: int | None = None
+        start_error: str | None = None
+        try:
+            with contextlib.suppress(ConnectionResetError):
+                async for line in self._reader:
+                    message = json.loads(line)
+                    if "error" in message:
+                        start_error = message["error"]["message"]
+                        self._settle_start(started=False)
+                    elif "started" in message:
+                        self._settle_start(started=True)
+                    elif "exec" in message:
+                        if not (answer := self._execs.pop(message["exec"])).done():
+                            answer.set_result(message["exitCode"])
+                    else:
+                        exit_code = message["exit"]
+        finally:
+            self._ended = True
+            self._settle_start(started=False)
+            for answer in self._execs.values():
+                if not answer.done():
+                    answer.set_result(_NOT_STARTED)
+            self._writer.close()
+            # End of file comes with its exit, or a moment before.
+            status = await asyncio.to_thread(self._process.wait)
+        if exit_code is None:  # it was killed itself, or could not set the container up
+            exit_code = status if status >= 0 else 128 - status
+        return Outcome(exit_code=exit_code, start_error=start_error)
+
+    def _settle_start(self, *, started: bool) -> None:
+        if not self._started.done():
+            self._started.set_result(started)
