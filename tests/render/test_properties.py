@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 
 from render.strategies import runtime_specs, train_jobs
 from template.builders import TORCH, container, replicated_job, runtime, runtime_spec, train_job
+from trainwright.admission import validate_runtime, validate_train_job
 from trainwright.api.constants import ANCESTOR_LABEL
 from trainwright.api.encoding import build_json, parse_object
 from trainwright.api.jobset import JobSet
@@ -90,6 +91,19 @@ def test_the_jobset_agrees_with_the_layout_and_is_clean(job: TrainJob, spec: Run
         key for key, item in walk(rendered) if item is None or (item == {} and key in EMPTY_MEANS_ABSENT)
     ]
     assert parse_object(rendered, JobSet).spec.suspend == (job.spec.suspend if job.spec else None)
+
+
+@given(train_jobs(), runtime_specs())
+def test_what_admission_accepts_renders(job: TrainJob, spec: RuntimeSpec) -> None:
+    assert job.spec is not None
+    reference = msgspec.structs.replace(job.spec.runtime_ref, kind="TrainingRuntime")
+    job = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, runtime_ref=reference))
+    accepted = (
+        validate_train_job(job, runtime(spec)).is_allowed and validate_runtime(runtime(spec)).is_allowed
+    )
+    event(f"accepted: {accepted}")
+    if accepted:
+        assert render(job, runtime(spec))
 
 
 @given(train_jobs(), runtime_specs())

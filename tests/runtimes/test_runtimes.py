@@ -8,8 +8,10 @@ import pytest
 import yaml
 
 from template.builders import TORCH, train_job
+from trainwright.admission import Verdict, validate_runtime
 from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json
+from trainwright.api.reading import read_objects
 from trainwright.api.runtime import ClusterTrainingRuntime, MLPolicy
 from trainwright.api.trainjob import Trainer
 from trainwright.render import render_job_set
@@ -67,6 +69,15 @@ def test_a_shipped_runtime_renders(runtime: ClusterTrainingRuntime) -> None:
     assert find_shape_errors(runtime.spec.template.spec) == []
     spec = render_job_set(train_job(Trainer(num_nodes=3, command=["true"])), runtime)["spec"]
     assert spec["replicatedJobs"][0]["template"]["spec"]["parallelism"] == 3
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_shipped_runtime_is_read_strictly_and_admitted_without_a_word(name: str) -> None:
+    text = (resources.files("trainwright.runtimes") / f"{name}.yaml").read_text(encoding="utf-8")
+    result = read_objects(text, name)
+    assert (result.errors, result.warnings) == ((), ())
+    assert [found.value for found in result.objects] == [RUNTIMES[name]]
+    assert validate_runtime(RUNTIMES[name]) == Verdict()
 
 
 @pytest.mark.parametrize("name", RUNTIMES)

@@ -32,9 +32,11 @@ def check_job(job: TrainJob, runtime: Runtime) -> None:
     """
     errors = []
     if not job.metadata.name:
-        errors.append(FieldError(path="metadata.name", rule=Rule.REQUIRED, detail="is missing"))
+        detail = "required: names of pods, and their addresses, are made from it"
+        errors.append(FieldError(path="metadata.name", rule=Rule.REQUIRED, detail=detail))
     if job.spec is None:
-        errors.append(FieldError(path="spec", rule=Rule.REQUIRED, detail="is missing"))
+        detail = "required: say which runtime, and what to run"
+        errors.append(FieldError(path="spec", rule=Rule.REQUIRED, detail=detail))
     elif runtime.spec and runtime.spec.template:
         patches = job.spec.runtime_patches or ()
         unknown = find_unknown_targets(runtime.spec.template, patches)

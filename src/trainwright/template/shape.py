@@ -8,13 +8,14 @@ edited. Fields that we do not know pass through: they may belong to a newer JobS
 from __future__ import annotations
 
 from functools import reduce
-from typing import Final
+
+import msgspec
 
 from trainwright.api.field_path import Path
 from trainwright.api.jobset import JobSetSpec
 from trainwright.api.meta import ApiStruct, Json
 from trainwright.api.pod import ContainerResources
-from trainwright.api.schema import ObjectShape, compile_shape
+from trainwright.api.schema import compile_shape
 from trainwright.api.shapes import Findings
 from trainwright.field_errors import FieldError, Rule
 
@@ -25,22 +26,17 @@ class _ClaimSpec(ApiStruct, frozen=True, kw_only=True):
     resources: ContainerResources | None = None
 
 
-_JOB_SET_SPEC: Final = compile_shape(JobSetSpec, is_open=True)
-_CLAIM_SPEC: Final = compile_shape(_ClaimSpec, is_open=True)
-_RESOURCES: Final = compile_shape(ContainerResources, is_open=True)
-
-
 def find_shape_errors(spec: Json | None, path: str = "spec.template.spec") -> list[FieldError]:
     """Return what keeps a runtime's JobSet spec from being read; `path` is where it stands in its object."""
     if not spec or not spec.get("replicatedJobs"):
         detail = "a runtime needs at least one replicated job"
         return [FieldError(path=f"{path}.replicatedJobs", rule=Rule.REQUIRED, detail=detail)]
-    return _check(_JOB_SET_SPEC, spec, path) or _find_claim_errors(spec, path)
+    return _check(JobSetSpec, spec, path) or _find_claim_errors(spec, path)
 
 
 def find_resource_errors(resources: Json, path: str) -> list[FieldError]:
     """Return what is wrong with the amounts and claims of core/v1 ResourceRequirements."""
-    return _check(_RESOURCES, resources, path)
+    return _check(ContainerResources, resources, path)
 
 
 def _find_claim_errors(spec: Json, path: str) -> list[FieldError]:
@@ -49,14 +45,14 @@ def _find_claim_errors(spec: Json, path: str) -> list[FieldError]:
         error
         for i, policy in enumerate(spec.get("volumeClaimPolicies") or ())
         for j, claim in enumerate(policy["templates"])
-        for error in _check(
-            _CLAIM_SPEC, claim["spec"], f"{path}.volumeClaimPolicies[{i}].templates[{j}].spec"
-        )
+        for error in _check(_ClaimSpec, claim["spec"], f"{path}.volumeClaimPolicies[{i}].templates[{j}].spec")
     ]
 
 
-def _check(shape: ObjectShape, value: Json, path: str) -> list[FieldError]:
+def _check(kind: type[msgspec.Struct], value: Json, path: str) -> list[FieldError]:
+    # Compiled when first needed, and then shared with the reading of files: it takes longer than an import
+    # may.
     findings = Findings()
     root: Path | None = reduce(Path, path.split("."), None)
-    shape.check(value, root, findings)
-    return findings.errors
+    compile_shape(kind).check(value, root, findings)
+    return [error for error in findings.errors if error.rule is not Rule.UNKNOWN]
