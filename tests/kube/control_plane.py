@@ -8,6 +8,7 @@ Everything that was started ends with the context, by its process id; the folder
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import shutil
@@ -112,6 +113,18 @@ class ControlPlane:
         }
         for obj in objects:
             self.call("POST", f"/apis/{obj['apiVersion']}/{plurals[obj['kind']]}", obj)
+
+    def install_crds(self, crds: list[dict[str, Any]]) -> None:
+        """Create the CRDs and wait until the API server serves their kinds."""
+        self.create_all(crds)
+
+        def is_established(name: str) -> bool:
+            crd = self.call("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+            conditions = crd.get("status", {}).get("conditions", [])
+            return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+        for crd in crds:
+            self.wait_for(crd["metadata"]["name"], functools.partial(is_established, crd["metadata"]["name"]))
 
     def start_apiserver(self) -> None:
         """Start the API server, or start it again after `stop_apiserver`."""

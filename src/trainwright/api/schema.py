@@ -161,7 +161,7 @@ def fill_defaults(kind: type[msgspec.Struct], body: Json) -> Json:
 
 def _compile(info: mi.Type, is_open: bool) -> tuple[Shape, Json]:
     """Return the shape of a type and its annotations, those of CRDs and ours, in one dictionary."""
-    info, notes = _unwrap(info)
+    info, notes = unwrap(info)
     shape = _compile_bare(info, notes, is_open)
     if markers.EXPECTS in notes:
         shape.expects = notes[markers.EXPECTS]
@@ -224,7 +224,7 @@ def _build_object(kind: type[msgspec.Struct], notes: Json, is_open: bool) -> Obj
     return shape
 
 
-def _unwrap(info: mi.Type) -> tuple[mi.Type, Json]:
+def unwrap(info: mi.Type) -> tuple[mi.Type, Json]:
     """Return the type without its annotations and without None, and the annotations."""
     notes: Json = {}
     while True:

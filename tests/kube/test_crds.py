@@ -1,0 +1,125 @@
+"""The generated CRDs: current, small enough, and accepted and enforced by a real API server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trainwright.api.meta import ObjectKey
+from trainwright.cluster.kube.errors import InvalidError
+from trainwright.cluster.kube.requests import build_create, build_merge_patch
+
+ROOT = Path(__file__).resolve().parents[2]
+CRDS = sorted((ROOT / "src/trainwright/manifests/crds").glob("*.yaml"))
+MAX_BYTES = 400_000
+TRAIN_JOB = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="NOT TESTED: needs Go")
+def test_generating_them_again_changes_nothing():
+    subprocess.run([sys.executable, ROOT / "scripts/generate_crds.py", "--check"], check=True, timeout=100)
+
+
+def test_each_stays_below_the_limits_of_client_side_apply_and_etcd():
+    assert [path.name for path in CRDS] == [
+        "clustertrainingruntimes.yaml",
+        "trainingruntimes.yaml",
+        "trainjobs.yaml",
+    ]
+    assert all(path.stat().st_size < MAX_BYTES for path in CRDS)
+
+
+@pytest.fixture(scope="module")
+def crds(control_plane):
+    """The CRDs, installed; they stay for the session."""
+    control_plane.install_crds([yaml.safe_load(path.read_text()) for path in CRDS])
+
+
+def build_job(namespace, name="demo", **spec):
+    return {
+        **TRAIN_JOB,
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {"runtimeRef": {"name": "torch-distributed"}, **spec},
+    }
+
+
+async def test_defaults_are_filled_in(crds, transport, namespace):
+    stored = json.loads(await transport.request(build_create(build_job(namespace))))
+    assert stored["spec"] == {
+        "runtimeRef": {
+            "apiGroup": "trainer.kubeflow.org",
+            "kind": "ClusterTrainingRuntime",
+            "name": "torch-distributed",
+        },
+        "suspend": False,
+        "managedBy": "trainer.kubeflow.org/trainjob-controller",
+    }
+
+
+REFUSED = {
+    "a name with a capital": ({"name": "Demo"}, {}, "metadata.name"),
+    "a name that begins with a digit": ({"name": "1demo"}, {}, "<nil>"),
+    "a name of 64 characters": ({"name": "a" * 64}, {}, "<nil>"),
+    "no process": ({}, {"trainer": {"numProcPerNode": 0}}, "spec.trainer.numProcPerNode"),
+    "less than no node": ({}, {"trainer": {"numNodes": -1}}, "spec.trainer.numNodes"),
+    "a deadline of nothing": ({}, {"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
+    "another manager": ({}, {"managedBy": "example.com/mine"}, "spec.managedBy"),
+    "a storage URI without a scheme": (
+        {},
+        {"initializer": {"dataset": {"storageUri": "nowhere"}}},
+        "spec.initializer.dataset.storageUri",
+    ),
+    "a command of 129 words": ({}, {"trainer": {"command": ["x"] * 129}}, "spec.trainer.command"),
+}
+
+
+@pytest.mark.parametrize(("metadata", "spec", "path"), REFUSED.values(), ids=REFUSED)
+async def test_the_schema_refuses(crds, transport, namespace, metadata, spec, path):
+    with pytest.raises(InvalidError) as refused:
+        await transport.request(build_create(build_job(namespace, **metadata, **spec)))
+    assert refused.value.status.code == 422
+    assert path in [error.path for error in refused.value.errors]
+
+
+CHANGES = {
+    "another runtime": {"runtimeRef": {"name": "other"}},
+    "another image": {"trainer": {"image": "other"}},
+    "no command any more": {"trainer": {"command": None}},
+    "a first variable": {"trainer": {"env": [{"name": "A", "value": "1"}]}},
+    "a deadline added": {"activeDeadlineSeconds": 5},
+    "an initializer added": {"initializer": {"model": {"storageUri": "s3://a/b"}}},
+    "handed to another controller": {"managedBy": "kueue.x-k8s.io/multikueue"},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+async def test_what_defines_a_job_may_not_change(crds, transport, namespace, change):
+    job = build_job(namespace, trainer={"image": "a", "command": ["x"], "numNodes": 2})
+    await transport.request(build_create(job))
+    key = ObjectKey("TrainJob", namespace, "demo")
+    with pytest.raises(InvalidError, match="may not change"):
+        await transport.request(build_merge_patch(key, {"spec": change}))
+
+
+async def test_a_job_may_be_resized_and_suspended_as_far_as_the_schema_goes(crds, transport, namespace):
+    await transport.request(build_create(build_job(namespace, trainer={"image": "a", "numNodes": 2})))
+    key = ObjectKey("TrainJob", namespace, "demo")
+    change = {"spec": {"suspend": True, "trainer": {"numNodes": 4}, "ttlSecondsAfterFinished": 60}}
+    await transport.request(build_merge_patch(key, change))
+
+
+async def test_a_runtime_with_two_frameworks_is_refused(crds, transport, namespace):
+    runtime = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainingRuntime",
+        "metadata": {"namespace": namespace, "name": "rt"},
+        "spec": {"mlPolicy": {"torch": {}, "mpi": {}}},
+    }
+    with pytest.raises(InvalidError, match="at most one of torch"):
+        await transport.request(build_create(runtime))
