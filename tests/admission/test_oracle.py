@@ -1,10 +1,11 @@
 """Our admission against what the peer, Kubeflow Trainer v2.3.0, answered to the same requests.
 
-`tests/data/oracle/<case>/requests.json` holds them as recorded on a real API server, step by step, with the peer's status code and the
-field paths of its errors. Ours agree where both accept, or both refuse with the same class of status (422 for
-the schema, 403 for the webhook) and name the same fields; a path of ours may lead further in than the peer's
-(`spec.runtimePatches[0].manager` for `spec.runtimePatches.manager`). Every other difference must stand, with
-its reason, in `tests/data/oracle/admission-differences.yaml`, and every entry must still be a difference.
+`tests/data/oracle/<case>/requests.json` holds them as recorded on a real API server, step by step, with the
+peer's status code and the field paths of its errors. Ours agree where both accept, or both refuse with the
+same class of status (422 for the schema, 403 for the webhook) and name the same fields; a path of ours may
+lead further in than the peer's (`spec.runtimePatches[0].manager` for `spec.runtimePatches.manager`). Every
+other difference must stand, with its reason, in `tests/data/oracle/admission-differences.yaml`, and every
+entry must still be a difference.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def agree(peers: Answer, ours: Answer) -> bool:
 
 
 def leads_into(field: str, path: str) -> bool:
-    """Say whether a path is the peer's field or something in it; the peer leaves out indexes and some case."""
+    """Say whether a path is the peer's field or something in it; the peer lacks indexes and some case."""
     bare = re.sub(r"\[\d+\]", "", path) if not re.search(r"\[\d+\]", field) else path
     return bare.lower() == field.lower() or bare.lower().startswith(
         (f"{field.lower()}.", f"{field.lower()}[")

@@ -156,7 +156,12 @@ def _check_failure_policy(spec: Json, names: list[str], path: str) -> Iterator[F
             for k, replicated_job in enumerate(list_replicated_jobs(spec)):
                 if (replicated_job.get("replicas") or 1) > _MOST_REPLICAS_TO_RESTART:
                     detail = f"{rule['action']} works with at most {_MOST_REPLICAS_TO_RESTART} replicas"
-                    yield refuse(f"{place}.action", Rule.INVALID, f"{detail}; [{k}] has more", rule["action"])
+                    yield refuse(
+                        f"{place}.action",
+                        Rule.INVALID,
+                        f"{detail}; replicatedJobs[{k}] has more",
+                        rule["action"],
+                    )
     if policy.get("restartStrategy") == "InPlaceRestart":
         for i, replicated_job in enumerate(list_replicated_jobs(spec)):
             yield from _check_in_place(

@@ -14,6 +14,7 @@ from trainwright.admission.job_set_rules import (
     find_job_set_schema_errors,
     find_unmounted_claims,
 )
+from trainwright.admission.schema_defaults import fill_schema_defaults
 from trainwright.admission.verdict import Verdict, forget_repeated, refuse
 from trainwright.api.constants import (
     ANCESTOR_CONTAINERS,
@@ -23,11 +24,11 @@ from trainwright.api.constants import (
     SUPPORT_DEPRECATED,
     SUPPORT_LABEL,
 )
-from trainwright.api.encoding import build_object, parse_object
+from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json
 from trainwright.api.names import explain_subdomain
 from trainwright.api.runtime import MLPolicy, Runtime, RuntimeSpec
-from trainwright.api.schema import check_object, fill_defaults
+from trainwright.api.schema import check_object
 from trainwright.api.shapes import Findings
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks import find_unsupported
@@ -51,8 +52,7 @@ RuntimeT = TypeVar("RuntimeT", bound=Runtime)
 
 def default_runtime(runtime: RuntimeT) -> RuntimeT:
     """Return the runtime with the defaults of its schema, those inside the JobSet template included."""
-    kind = type(runtime)
-    return parse_object(fill_defaults(kind, build_object(runtime)), kind)
+    return fill_schema_defaults(runtime)
 
 
 def validate_runtime(runtime: Runtime, old: Runtime | None = None) -> Verdict:  # noqa: ARG001 (see below)
@@ -117,7 +117,12 @@ def _check_injection(policy: MLPolicy | None) -> Iterator[FieldError]:
 
 def _check_policy(policy: MLPolicy | None) -> Iterator[FieldError]:
     if policy and policy.num_nodes is not None and policy.num_nodes < 1:
-        yield refuse("spec.mlPolicy.numNodes", Rule.INVALID, "must be at least 1", policy.num_nodes)
+        yield refuse(
+            "spec.mlPolicy.numNodes",
+            Rule.INVALID,
+            f"must be at least 1, is {policy.num_nodes}",
+            policy.num_nodes,
+        )
 
 
 def _check_steps(job_set: Json) -> Iterator[FieldError]:

@@ -10,9 +10,8 @@ from datetime import datetime
 
 import msgspec
 
-from trainwright.api.encoding import build_object, parse_object
+from trainwright.admission.schema_defaults import fill_schema_defaults
 from trainwright.api.meta import truncate_to_seconds
-from trainwright.api.schema import fill_defaults
 from trainwright.api.trainjob import PodSpecPatch, ReplicatedJobPatch, RuntimePatch, TrainJob, TrainJobSpec
 from trainwright.template.patches import get_pod_spec_patch
 
@@ -24,7 +23,7 @@ def default_train_job(job: TrainJob, old: TrainJob | None, now: datetime) -> Tra
     """
     if job.spec is None:
         return job
-    filled = parse_object(fill_defaults(TrainJob, build_object(job)), TrainJob)
+    filled = fill_schema_defaults(job)
     assert filled.spec is not None  # noqa: S101 (it was there)
     old_spec = old.spec if old else None
     spec = _restore_dropped(filled.spec, old_spec) if old_spec else filled.spec
