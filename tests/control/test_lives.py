@@ -230,6 +230,22 @@ def test_a_repaired_runtime_reaches_a_job_that_nothing_of_ever_ran() -> None:
     assert world.conditions() == {}
 
 
+def test_a_repaired_runtime_does_not_reach_a_job_that_began() -> None:
+    world = start(rt=runtime(step(image="one:1")))
+    suspend(world)
+    world.refuse = refuse_kind("JobSet")
+    world.put(_as_json(runtime(step(image="two:2"))))
+    resume(world, trainer={"numNodes": 3})
+    world.wait(60)
+    world.settle()
+    assert world.conditions() == {"ResourcesCreated": ("False", "Forbidden")}
+    world.refuse = lambda _: None
+    world.wait(60)
+    world.settle()
+    assert _image(world) == "one:1"
+    assert len(world.pods()) == 3
+
+
 def _as_json(rt: Runtime) -> dict[str, Any]:
     return build_object(rt)
 

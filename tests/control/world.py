@@ -50,6 +50,7 @@ class World:
     """One TrainJob and all around it."""
 
     def __init__(self, job: TrainJob, runtime: Runtime | None) -> None:
+        self.name = job.metadata.name
         self.now = NOW
         self.objects: dict[tuple[str, str], Json] = {}
         self.writes: list[str] = []  # what decide asked for and got, events apart
@@ -68,7 +69,7 @@ class World:
 
     @property
     def job(self) -> TrainJob:
-        return msgspec.convert(self.objects["TrainJob", JOB], TrainJob)
+        return msgspec.convert(self.objects["TrainJob", self.name], TrainJob)
 
     @property
     def status(self) -> TrainJobStatus:
@@ -76,7 +77,7 @@ class World:
 
     @property
     def job_set(self) -> Json | None:
-        return self.objects.get(("JobSet", JOB))
+        return self.objects.get(("JobSet", self.name))
 
     def of_kind(self, kind: str) -> list[Json]:
         return [obj for (k, _), obj in self.objects.items() if k == kind]
@@ -125,6 +126,8 @@ class World:
 
     def reconcile(self) -> list[Action]:
         """Decide once and perform in order; a refusal stops it, and decide is asked once more, knowing."""
+        if ("TrainJob", self.name) not in self.objects:
+            return []
         actions = decide(self.seen(), self.now)
         try:
             self._perform(actions)
@@ -188,12 +191,15 @@ class World:
                 self.delete(action.key.kind, action.key.name)
                 self.writes.append(f"delete {action.key.kind}")
             case PatchStatus():
-                kept = self.objects["TrainJob", JOB].get("status", {}).get("trainerStatus")
+                kept = self.objects["TrainJob", self.name].get("status", {}).get("trainerStatus")
                 status = build_json(action.status)
                 status.pop("trainerStatus", None)
                 if kept:
                     status["trainerStatus"] = kept
-                self.objects["TrainJob", JOB] = {**self.objects["TrainJob", JOB], "status": status}
+                self.objects["TrainJob", self.name] = {
+                    **self.objects["TrainJob", self.name],
+                    "status": status,
+                }
                 self.writes.append("patch status")
 
     # --- the API server
@@ -233,10 +239,10 @@ class World:
 
     def patch_job(self, **spec: Any) -> None:
         """Change the spec of the TrainJob, as a user does."""
-        self.merge("TrainJob", JOB, {"spec": spec})
+        self.merge("TrainJob", self.name, {"spec": spec})
 
     def annotate_job(self, **annotations: str) -> None:
-        self.merge("TrainJob", JOB, {"metadata": {"annotations": annotations}})
+        self.merge("TrainJob", self.name, {"metadata": {"annotations": annotations}})
 
     def _replace(self, kind: str, name: str, new: Json) -> None:
         old = self.objects[kind, name]
