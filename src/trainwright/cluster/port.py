@@ -58,7 +58,8 @@ class Cluster(Protocol):
         """Yield changes after the resource version, in order, until the caller stops. Raises Expired.
 
         The last state of every object comes; states in between may be left out, as may objects that came
-        and went: what is yielded ends in what a list returns.
+        and went: what is yielded ends in what a list returns. So ADDED or MODIFIED is a hint, and a DELETED
+        may be of an object that was never yielded.
         """
         ...
 

@@ -30,7 +30,7 @@ managers = st.sampled_from(["one", "two"])
 
 
 class Watcher:
-    """A store that is filled from a list and a watch, read as far as it goes whenever it is asked."""
+    """A store that is filled from a list and from watches, each resumed where the last one was left."""
 
     def __init__(self, items, resource_version):
         self.objects = {identity(obj): obj for obj in items}
@@ -40,11 +40,11 @@ class Watcher:
         version = int(change.object["metadata"]["resourceVersion"])
         assert version > int(self.version), "changes come in order"
         self.version = str(version)
-        key = identity(change.object)
-        known = self.objects.pop(key, None)
-        assert (known is None) == (change.type == ChangeType.ADDED)
-        if change.type != ChangeType.DELETED:
-            self.objects[key] = change.object
+        # What is known decides nothing here: whoever resumes may be told of objects that he never saw.
+        if change.type == ChangeType.DELETED:
+            self.objects.pop(identity(change.object), None)
+        else:
+            self.objects[identity(change.object)] = change.object
 
 
 def identity(obj):
@@ -215,5 +215,5 @@ class Histories(RuleBasedStateMachine):
         assert [obj["metadata"]["name"] for obj in found] == expected
 
 
-Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Histories.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestHistories = Histories.TestCase

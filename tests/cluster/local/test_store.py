@@ -146,6 +146,12 @@ async def test_a_watch_from_before_the_remembered_deletions_is_expired(path):
         assert remembered <= TOMBSTONES_KEPT + 64
 
 
+async def test_a_watch_from_a_version_of_another_store_is_expired(path):
+    """The state directory was deleted and made anew while somebody remembered where he was."""
+    with LocalCluster(path) as cluster, pytest.raises(Expired):
+        await take(cluster.watch(["Pod"], None, "99"), 1)
+
+
 async def test_a_watch_that_sees_other_kinds_go_by_does_not_expire(path):
     with LocalCluster(path) as cluster:
         start = (await cluster.list("TrainJob")).resource_version

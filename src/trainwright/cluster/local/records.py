@@ -6,6 +6,7 @@ of changes, and "everything after version v" is a range of an index.
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -59,6 +60,21 @@ class ChangedRow(msgspec.Struct, frozen=True):
 def decode_object(body: bytes) -> Json:
     """Return the object that a body holds."""
     return _decode(body)
+
+
+def decode_objects(bodies: Sequence[bytes]) -> list[Json]:
+    """Return the objects that the bodies hold.
+
+    The garbage collector pauses meanwhile: it would walk all that was decoded so far again and again, and
+    find nothing, because JSON has no cycles. 10,000 TrainJobs take 0.1 s instead of 0.3 s (bench_list.py).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return [_decode(body) for body in bodies]
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def read_counter(connection: sqlite3.Connection) -> tuple[int, int]:

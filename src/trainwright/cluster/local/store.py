@@ -45,6 +45,7 @@ from trainwright.cluster.local.objects import (
 from trainwright.cluster.local.records import (
     Record,
     decode_object,
+    decode_objects,
     find_by_entry,
     find_record,
     get_record,
@@ -116,7 +117,7 @@ class LocalCluster:
         with self._reading() as connection:
             version, _ = read_counter(connection)
             bodies = list_bodies(connection, kind, namespace, entries)
-        return ObjectList(items=[decode_object(body) for body in bodies], resource_version=str(version))
+        return ObjectList(items=decode_objects(bodies), resource_version=str(version))
 
     async def list_events(self, namespace: str, about: Sequence[str]) -> Sequence[Json]:
         """Return the events of a namespace about the objects with these uids, of each object oldest first."""
@@ -137,10 +138,8 @@ class LocalCluster:
             with self._reading() as connection:
                 seen = self._read_data_version()
                 last, forgotten = read_counter(connection)
-                if after < forgotten:
-                    raise Expired(
-                        f"deletions up to resource version {forgotten} are forgotten, {after} is older"
-                    )
+                if not forgotten <= after <= last:
+                    raise Expired(f"resource version {after} is not one of {forgotten} to {last}: list again")
                 rows = list(read_changes(connection, kinds, namespace, after, _CHANGES_AT_ONCE))
             begin, after = after, rows[-1].resource_version if len(rows) == _CHANGES_AT_ONCE else last
             for row in rows:
@@ -180,6 +179,16 @@ class LocalCluster:
                 return self._insert(connection, key, applied.object, applied.managers)
             updated = build_update(live, applied.object)
             return replace_record(connection, record, updated, encode_managers(applied.managers))
+
+    async def preview_apply(self, obj: Json, field_manager: str) -> Json:
+        """Return what a forced `apply` of the object would store, without storing it."""
+        key, configuration = parse_incoming(obj)
+        with self._reading() as connection:
+            record = find_record(connection, key)
+            live = record.object if record else None
+            managers = decode_managers(record.managers) if record else None
+            applied = apply_configuration(live, managers, configuration, field_manager, force=True)
+            return applied.object if live is None else build_update(live, applied.object)
 
     async def patch(self, key: ObjectKey, merge: Json) -> Json:
         """JSON merge patch of everything but the status."""
