@@ -16,3 +16,4 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     laboratory = Lab(tmp_path)
     yield laboratory
     laboratory.close()
+    laboratory.kill_leftovers()

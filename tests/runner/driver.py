@@ -31,7 +31,7 @@ def main() -> None:
     root, work, verb, *names = sys.argv[1:]
     paths = StatePaths(Path(root))
     environment = {"PATH": os.environ["PATH"], "WORK": work}
-    build = EXECUTORS[os.environ.get("EXECUTOR", "shell")]
+    build = EXECUTORS[os.environ.get("EXECUTOR", "process")]
     # As in a command: something was open before the fork, the store among it.
     cluster = LocalCluster(paths.store)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-import sys
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,11 +17,13 @@ from trainwright.cluster.local.store import LocalCluster
 from trainwright.errors import NotFound
 from trainwright.runner.handshake import Handshake
 from trainwright.runner.pod_context import Surroundings
-from trainwright.runner.supervisor_process import BuildExecutor, supervise
+from trainwright.runner.process_identity import send_signal
+from trainwright.runner.supervisor_lock import find_live_supervisor, list_marked
+from trainwright.runner.supervisor_process import BuildExecutor, build_process_executor, supervise
 
 Json = dict[str, Any]
 
-BOUND_SECONDS = 30.0
+BOUND_SECONDS = 15.0
 
 
 def shell(script: str) -> list[str]:
@@ -32,7 +35,8 @@ def replicated_job(name: str, script: str, *, pods: int = 1, step: str | None = 
     """Return a runtime's replicated job; `step` is its ancestor label, `pod` and `job` are for its specs."""
     pod, job = fields.pop("pod", {}), fields.pop("job", {})
     labels = {"trainer.kubeflow.org/trainjob-ancestor-step": step} if step else {}
-    container = {"name": "node", "image": "none", "command": shell(script)}
+    port = {"name": "MASTER_PORT", "value": "29500"}
+    container = {"name": "node", "image": "none", "command": shell(script), "env": [port]}
     return {
         "name": name,
         "template": {
@@ -103,7 +107,7 @@ class Lab:
 
     @asynccontextmanager
     async def supervising(
-        self, build_executor: BuildExecutor, name: str = "demo"
+        self, name: str = "demo", build_executor: BuildExecutor = build_process_executor
     ) -> AsyncIterator[asyncio.Task[None]]:
         """Run a supervisor in this process; it has to end by itself, in time."""
         told: list[Handshake] = []
@@ -199,6 +203,28 @@ class Lab:
     async def running_pods(self) -> int:
         return sum((pod.get("status") or {}).get("phase") == "Running" for pod in await self.list("Pod"))
 
+    def kill_leftovers(self) -> None:
+        """Kill what a failed test left running."""
+        for uid in list_marked(self.paths):
+            supervisor = find_live_supervisor(self.paths.job(uid))
+            if supervisor is not None and supervisor.process.pid != os.getpid():
+                send_signal(supervisor.process, signal.SIGKILL)
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def processes(self) -> set[int]:
+        """Return the processes that carry the environment of this laboratory's jobs, however they hide."""
+        marker = f"WORK={self.work}".encode()
+        found: set[int] = set()
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if marker in environ.read_bytes().split(b"\0"):
+                    found.add(int(environ.parent.name))
+            except OSError:
+                continue
+        return found
+
 
 def is_process_alive(pid: int) -> bool:
     """Say whether a process exists and is no zombie."""
@@ -207,6 +233,3 @@ def is_process_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in {"Z", "X"}
-
-
-PYTHON = sys.executable

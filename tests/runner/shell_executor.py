@@ -1,6 +1,6 @@
 """An executor that runs each container's command as it is: real processes, no isolation, no restarts.
 
-Where a test is about the supervisor and not about pods this keeps it to milliseconds.
+Its processes outlive it, as those of an executor do that cannot tie them to its own life.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class ShellExecutor:
             **context.environment,
             **context.extra_environment,
             **own,
-            "RANK": rank,
-            "PORT": str(context.ports[29500]),
+            "JOB_COMPLETION_INDEX": rank,
+            "MASTER_PORT": str(context.ports[29500]),
         }
         with (context.folder / "node.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(

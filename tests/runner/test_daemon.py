@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from runner.lab import Lab, is_process_alive, replicated_job
+from trainwright.api.meta import ObjectKey
 from trainwright.runner.daemon import end_supervisor, hurry_supervisor
 from trainwright.runner.supervisor_lock import SupervisorLock, find_live_supervisor
 
 DRIVER = Path(__file__).with_name("driver.py")
-ENDLESS = 'echo $$ > "$WORK/pid-$NAME-$RANK"; trap "exit 143" TERM; while :; do sleep 0.02; done'
+ENDLESS = (
+    'trap "exit 143" TERM; echo runs > "$WORK/runs-$NAME-$JOB_COMPLETION_INDEX"; while :; do sleep 0.02; done'
+)
 
 
 async def command(lab: Lab, verb: str, *names: str, **environment: str) -> Any:
@@ -59,35 +62,49 @@ async def until_gone(lab: Lab, pid: int) -> None:
     await lab.until(lambda: not is_process_alive(pid), f"process {pid} ends")
 
 
-async def start_endless(lab: Lab, name: str = "demo", **fields: Any) -> tuple[str, int, int]:
-    """Start a job that does not end; return its uid, its supervisor's pid and its process's pid."""
-    await lab.submit(replicated_job("node", f"NAME={name}; {ENDLESS}", step="trainer"), name=name, **fields)
-    assert await command(lab, "start", name) == [True]
+async def start_endless(lab: Lab, name: str = "demo", executor: str = "process") -> tuple[str, int]:
+    """Start a job that does not end; return its uid and its supervisor's pid."""
+    await lab.submit(replicated_job("node", f"NAME={name}; {ENDLESS}", step="trainer"), name=name)
+    assert await command(lab, "start", name, EXECUTOR=executor) == [True]
     uid = await uid_of(lab, name)
-    pid = int(await lab.until_file(f"pid-{name}-0"))
+    await lab.until_file(f"runs-{name}-0")
     await lab.until(lab.running_pods, "the pod runs")
     supervisor = find_live_supervisor(lab.paths.job(uid))
     assert supervisor is not None
     assert supervisor.key == lab.key(name)
-    return uid, supervisor.process.pid, pid
+    return uid, supervisor.process.pid
 
 
 async def test_a_supervisor_outlives_the_command_that_started_it(lab: Lab) -> None:
-    uid, supervisor, pid = await start_endless(lab)
+    _, supervisor = await start_endless(lab)
     assert os.getsid(supervisor) != os.getsid(0), "in a session of its own"
     assert os.getsid(supervisor) != supervisor, "no session leader: it can never get a terminal"
 
     await lab.suspend()
     await until_gone(lab, supervisor)
-    assert not is_process_alive(pid)
+    assert lab.processes() == set()
     assert list((lab.paths.root / "supervised").iterdir()) == []
 
 
 async def test_a_supervisor_holds_nothing_of_its_command_but_its_own_files(lab: Lab) -> None:
-    uid, supervisor, _ = await start_endless(lab)
-    targets = {str(link.readlink()) for link in Path(f"/proc/{supervisor}/fd").iterdir()}
+    uid, supervisor = await start_endless(lab)
+    files = {target for target in list_descriptors(supervisor) if target.startswith("/")} - {os.devnull}
+    names = {str(Path(file).relative_to(lab.paths.root)) for file in files}
+    assert {name for name in names if not name.startswith(f"jobs/{uid}/pods/")} <= {
+        "store.db",
+        "store.db-wal",
+        "store.db-shm",
+        "supervisor-start.log",
+        f"jobs/{uid}/lock",
+        f"jobs/{uid}/supervisor.log",
+        *(f"ports/{port.name}" for port in (lab.paths.root / "ports").iterdir()),
+    }
     assert end_supervisor(lab.paths, uid)
     await until_idle(lab, uid)
+
+
+def list_descriptors(pid: int) -> list[str]:
+    return [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
 
 
 async def test_two_commands_at_once_start_one_supervisor(lab: Lab) -> None:
@@ -95,7 +112,7 @@ async def test_two_commands_at_once_start_one_supervisor(lab: Lab) -> None:
     answers = await asyncio.gather(*(command(lab, "start", "demo") for _ in range(4)))
 
     assert sorted(answer[0] for answer in answers) == [False, False, False, True]
-    await lab.until_file("pid-demo-0")
+    await lab.until_file("runs-demo-0")
     assert await command(lab, "ensure", "demo") is False
     assert len(await lab.list("Pod")) == 1
     uid = await uid_of(lab)
@@ -117,11 +134,11 @@ async def test_a_state_directory_that_cannot_be_written_is_told_to_the_command(l
 
 
 async def test_a_killed_supervisor_is_reported_lost_and_its_processes_are_gone(lab: Lab) -> None:
-    uid, supervisor, pid = await start_endless(lab)
+    uid, supervisor = await start_endless(lab)
     os.kill(supervisor, signal.SIGKILL)
 
     assert await command(lab, "lost") == ["demo"]
-    assert not is_process_alive(pid)
+    assert lab.processes() == set()
     assert await lab.conditions() == {"Failed": ("True", "SupervisorLost")}
     message = (await lab.get("JobSet"))["status"]["conditions"][0]["message"]
     assert f"(pid {supervisor}) died" in message
@@ -132,7 +149,7 @@ async def test_a_killed_supervisor_is_reported_lost_and_its_processes_are_gone(l
 
 
 async def test_the_next_job_runs_after_a_supervisor_was_killed(lab: Lab) -> None:
-    _, supervisor, _ = await start_endless(lab)
+    _, supervisor = await start_endless(lab)
     os.kill(supervisor, signal.SIGKILL)
     await lab.submit(replicated_job("node", "exit 0", step="trainer"), name="next")
 
@@ -144,10 +161,10 @@ async def test_the_next_job_runs_after_a_supervisor_was_killed(lab: Lab) -> None
 
 async def test_a_supervisor_that_was_killed_while_it_suspended_leaves_a_suspended_job(lab: Lab) -> None:
     """The pod ignores SIGTERM, so that the supervisor waits for it when it is killed."""
-    deaf = 'trap "" TERM; echo $$ > "$WORK/pid-demo-0"; while :; do sleep 0.02; done'
+    deaf = 'trap "" TERM; echo runs > "$WORK/runs-demo-0"; while :; do sleep 0.02; done'
     await lab.submit(replicated_job("node", deaf, step="trainer", pod={"terminationGracePeriodSeconds": 60}))
     await command(lab, "start", "demo")
-    pid = int(await lab.until_file("pid-demo-0"))
+    await lab.until_file("runs-demo-0")
     await lab.until(lab.running_pods)
     uid = await uid_of(lab)
     supervisor = find_live_supervisor(lab.paths.job(uid))
@@ -155,7 +172,6 @@ async def test_a_supervisor_that_was_killed_while_it_suspended_leaves_a_suspende
     await lab.suspend()
     await lab.until(lambda: is_suspending(lab), "the supervisor suspends")
     os.kill(supervisor.process.pid, signal.SIGKILL)
-    os.kill(pid, signal.SIGKILL)
 
     assert await command(lab, "lost") == ["demo"]
     assert await lab.conditions() == {"Suspended": ("True", "Suspended")}
@@ -170,7 +186,7 @@ async def test_a_job_that_never_ran_is_suspended_when_its_supervisor_dies(lab: L
     """Its runtime does not exist, so the supervisor waits for that when it is killed."""
     await lab.submit(replicated_job("node", "exit 0", step="trainer"))
     runtime = await lab.get("TrainingRuntime")
-    await lab.cluster.delete(lab.key().__class__("TrainingRuntime", "default", "demo"))
+    await lab.cluster.delete(ObjectKey("TrainingRuntime", "default", "demo"))
     await command(lab, "start", "demo")
     uid = await uid_of(lab)
     supervisor = find_live_supervisor(lab.paths.job(uid))
@@ -194,17 +210,17 @@ async def test_a_job_that_never_ran_is_suspended_when_its_supervisor_dies(lab: L
 
 
 async def test_a_job_deleted_after_its_supervisor_was_killed_leaves_nothing(lab: Lab) -> None:
-    uid, supervisor, pid = await start_endless(lab)
+    uid, supervisor = await start_endless(lab)
     os.kill(supervisor, signal.SIGKILL)
     await lab.cluster.delete(lab.key())
 
     assert await command(lab, "lost") == []
-    assert not is_process_alive(pid)
+    assert lab.processes() == set()
     assert not lab.paths.job(uid).root.exists()
 
 
 async def test_starting_a_job_whose_supervisor_was_killed_reports_it_first(lab: Lab) -> None:
-    uid, supervisor, _ = await start_endless(lab)
+    uid, supervisor = await start_endless(lab)
     os.kill(supervisor, signal.SIGKILL)
 
     assert await command(lab, "start", "demo") == [True]
@@ -213,11 +229,11 @@ async def test_starting_a_job_whose_supervisor_was_killed_reports_it_first(lab: 
 
 
 async def test_sigterm_to_a_supervisor_ends_its_job_in_good_order(lab: Lab) -> None:
-    uid, supervisor, pid = await start_endless(lab)
+    uid, supervisor = await start_endless(lab)
     assert end_supervisor(lab.paths, uid)
     await until_gone(lab, supervisor)
 
-    assert not is_process_alive(pid)
+    assert lab.processes() == set()
     assert await lab.conditions() == {"Failed": ("True", "SupervisorStopped")}
     assert await command(lab, "lost") == []
     assert not end_supervisor(lab.paths, uid), "nobody is there any more"
@@ -241,14 +257,24 @@ async def test_a_finished_job_is_deleted_by_the_next_command_after_its_time(lab:
     assert list((lab.paths.root / "expiring").iterdir()) == []
 
 
+async def test_processes_that_survive_their_supervisor_are_killed(lab: Lab) -> None:
+    """This executor's processes do not notice that it died."""
+    _, supervisor = await start_endless(lab, executor="shell")
+    os.kill(supervisor, signal.SIGKILL)
+    assert lab.processes() != set()
+
+    assert await command(lab, "lost") == ["demo"]
+    assert lab.processes() == set()
+
+
 async def test_two_jobs_at_once_do_not_disturb_each_other(lab: Lab) -> None:
-    one, _, pid_one = await start_endless(lab, "one")
-    two, _, pid_two = await start_endless(lab, "two")
+    one, _ = await start_endless(lab, "one")
+    two, _ = await start_endless(lab, "two")
     end_supervisor(lab.paths, one)
     await until_idle(lab, one)
 
-    assert not is_process_alive(pid_one)
-    assert is_process_alive(pid_two)
+    assert lab.processes() != set()
+    assert (await lab.conditions(name="two")) == {}
     await lab.cluster.delete(lab.key("two"))
     await until_idle(lab, two)
-    assert not is_process_alive(pid_two)
+    assert lab.processes() == set()

@@ -9,22 +9,26 @@ import socket
 
 import pytest
 
-from runner.lab import Lab, is_process_alive, replicated_job
-from runner.shell_executor import ShellExecutor
+from runner.lab import Lab, replicated_job
 from trainwright.runner.devices import Gpu, NotEnoughDevices
 from trainwright.runner.pod_devices import PodDevices, count_devices
 
 # Runs until it is told to end; says that it does, with its rank and attempt.
 ENDLESS = (
-    'trap "echo stopped > $WORK/stopped-$RANK; exit 143" TERM; '
-    'echo $$ > "$WORK/pid-$RANK"; while :; do sleep 0.02; done'
+    'trap "echo stopped > $WORK/stopped-$JOB_COMPLETION_INDEX; exit 143" TERM; '
+    'echo runs > "$WORK/runs-$JOB_COMPLETION_INDEX"; while :; do sleep 0.02; done'
 )
 STOP = {"metadata": {"annotations": {"trainer.kubeflow.org/stop-requested": "2026-01-01T00:00:00Z"}}}
 
 
 async def test_a_job_runs_to_its_end(lab: Lab) -> None:
-    await lab.submit(replicated_job("node", 'echo "$RANK" > "$WORK/rank-$RANK"', step="trainer"), nodes=2)
-    async with lab.supervising(ShellExecutor):
+    await lab.submit(
+        replicated_job(
+            "node", 'echo "$JOB_COMPLETION_INDEX" > "$WORK/rank-$JOB_COMPLETION_INDEX"', step="trainer"
+        ),
+        nodes=2,
+    )
+    async with lab.supervising():
         conditions = await lab.until_finished()
 
     assert conditions == {"Complete": ("True", "AllJobsCompleted")}
@@ -48,7 +52,7 @@ async def test_what_depends_on_a_step_starts_after_it_has_completed(lab: Lab) ->
             dependsOn=[{"name": "init", "status": "Complete"}],
         ),
     )
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
 
     assert (lab.work / "seen").read_text() == "ready\n"
@@ -59,17 +63,16 @@ async def test_what_depends_on_a_ready_server_starts_while_it_runs(lab: Lab) -> 
         replicated_job("server", ENDLESS),
         replicated_job(
             "node",
-            'cat "$WORK/pid-0" > "$WORK/server"',
+            'cp "$WORK/runs-0" "$WORK/server"',
             step="trainer",
             dependsOn=[{"name": "server", "status": "Ready"}],
         ),
         template={"successPolicy": {"operator": "All", "targetReplicatedJobs": ["node"]}},
     )
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
 
-    server = int((lab.work / "server").read_text())
-    assert not is_process_alive(server), "the server outlived the job"
+    assert lab.processes() == set(), "the server outlived the job"
     assert (lab.work / "stopped-0").exists()
 
 
@@ -79,16 +82,16 @@ async def test_one_success_is_enough_with_operator_any(lab: Lab) -> None:
         replicated_job("slow", ENDLESS, step="trainer"),
         template={"successPolicy": {"operator": "Any"}},
     )
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
 
     assert {job["metadata"]["name"] for job in await lab.list("Job")} == {"demo-fast-0"}
 
 
 async def test_a_failed_rank_ends_the_others_and_the_job(lab: Lab) -> None:
-    script = f'[ "$RANK" = 1 ] && exit 3; {ENDLESS}'
+    script = f'[ "$JOB_COMPLETION_INDEX" = 1 ] && exit 3; {ENDLESS}'
     await lab.submit(replicated_job("node", script, step="trainer"), nodes=3)
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         assert await lab.until_finished() == {"Failed": ("True", "FailedJobs")}
 
     (pod,) = await lab.list("Pod")
@@ -103,7 +106,7 @@ async def test_a_job_is_made_again_until_no_restart_is_left(lab: Lab) -> None:
         replicated_job("node", 'echo run >> "$WORK/runs"; exit 1', step="trainer"),
         template={"failurePolicy": {"maxRestarts": 2}},
     )
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         assert await lab.until_finished() == {"Failed": ("True", "ReachedMaxRestarts")}
 
     assert (lab.work / "runs").read_text().count("run") == 3
@@ -115,13 +118,13 @@ async def test_a_job_that_succeeds_after_a_restart_is_complete(lab: Lab) -> None
     await lab.submit(
         replicated_job("node", script, step="trainer"), template={"failurePolicy": {"maxRestarts": 1}}
     )
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
 
 
 async def test_a_suspended_job_starts_nothing_and_needs_no_supervisor(lab: Lab) -> None:
     await lab.submit(replicated_job("node", 'touch "$WORK/ran"', step="trainer"), suspend=True)
-    async with lab.supervising(ShellExecutor) as supervisor:
+    async with lab.supervising() as supervisor:
         await supervisor
 
     assert await lab.conditions() == {"Suspended": ("True", "Suspended")}
@@ -131,9 +134,9 @@ async def test_a_suspended_job_starts_nothing_and_needs_no_supervisor(lab: Lab) 
 
 async def test_suspending_stops_the_pods_and_resuming_runs_another_number_of_nodes(lab: Lab) -> None:
     await lab.submit(replicated_job("node", ENDLESS, step="trainer"), nodes=3)
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         for rank in range(3):
-            await lab.until_file(f"pid-{rank}")
+            await lab.until_file(f"runs-{rank}")
         await lab.suspend()
     assert await lab.conditions() == {"Suspended": ("True", "Suspended")}
     assert sorted(file.name for file in lab.work.glob("stopped-*")) == ["stopped-0", "stopped-1", "stopped-2"]
@@ -143,54 +146,55 @@ async def test_suspending_stops_the_pods_and_resuming_runs_another_number_of_nod
     for file in lab.work.iterdir():
         file.unlink()
     await lab.resume(numNodes=2)
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         for rank in range(2):
-            await lab.until_file(f"pid-{rank}")
+            await lab.until_file(f"runs-{rank}")
         await lab.until(lab.running_pods, "pods that run")
         await lab.patch(STOP)
-    assert not (lab.work / "pid-2").exists()
+    assert not (lab.work / "runs-2").exists()
 
 
 async def test_a_job_that_is_asked_to_stop_fails_and_leaves_no_process(lab: Lab) -> None:
     await lab.submit(replicated_job("node", ENDLESS, step="trainer"), nodes=2)
-    async with lab.supervising(ShellExecutor):
-        pids = [int(await lab.until_file(f"pid-{rank}")) for rank in range(2)]
+    async with lab.supervising():
+        for rank in range(2):
+            await lab.until_file(f"runs-{rank}")
         await lab.patch(STOP)
 
     assert (await lab.conditions())["Failed"][0] == "True"
-    assert not any(map(is_process_alive, pids))
+    assert lab.processes() == set()
     assert (lab.work / "stopped-1").exists()
 
 
 async def test_a_deleted_job_loses_its_processes_and_its_folder(lab: Lab) -> None:
     job = await lab.submit(replicated_job("node", ENDLESS, step="trainer"))
-    async with lab.supervising(ShellExecutor):
-        pid = int(await lab.until_file("pid-0"))
+    async with lab.supervising():
+        await lab.until_file("runs-0")
         folder = lab.paths.job(job["metadata"]["uid"]).root
         assert folder.is_dir()
         await lab.cluster.delete(lab.key())
 
-    assert not is_process_alive(pid)
+    assert lab.processes() == set()
     assert (lab.work / "stopped-0").exists(), "no time to end by itself"
     assert not folder.exists()
 
 
 async def test_a_new_job_of_the_same_name_is_not_the_old_supervisors_business(lab: Lab) -> None:
     await lab.submit(replicated_job("node", ENDLESS, step="trainer"))
-    async with lab.supervising(ShellExecutor):
-        await lab.until_file("pid-0")
+    async with lab.supervising():
+        await lab.until_file("runs-0")
         await lab.cluster.delete(lab.key())
         await lab.submit(replicated_job("node", 'echo new > "$WORK/new"', step="trainer"))
 
     assert not (lab.work / "new").exists()
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         await lab.until_finished()
     assert (lab.work / "new").exists()
 
 
 async def test_a_job_that_runs_too_long_fails(lab: Lab) -> None:
     await lab.submit(replicated_job("node", ENDLESS, step="trainer"), activeDeadlineSeconds=1)
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         assert await lab.until_finished() == {"Failed": ("True", "DeadlineExceeded")}
 
     assert (lab.work / "stopped-0").exists()
@@ -198,29 +202,30 @@ async def test_a_job_that_runs_too_long_fails(lab: Lab) -> None:
 
 async def test_sigterm_to_the_supervisor_stops_the_pods_and_fails_the_job(lab: Lab) -> None:
     await lab.submit(replicated_job("node", ENDLESS, step="trainer"), nodes=2)
-    async with lab.supervising(ShellExecutor):
-        pids = [int(await lab.until_file(f"pid-{rank}")) for rank in range(2)]
+    async with lab.supervising():
+        for rank in range(2):
+            await lab.until_file(f"runs-{rank}")
         os.kill(os.getpid(), signal.SIGTERM)
 
     assert await lab.conditions("JobSet") == {"Failed": ("True", "SupervisorStopped")}
     assert await lab.conditions() == {"Failed": ("True", "SupervisorStopped")}
-    assert not any(map(is_process_alive, pids))
+    assert lab.processes() == set()
     assert (lab.work / "stopped-0").exists()
 
 
 async def test_sigint_to_a_supervisor_that_stops_pods_kills_them(lab: Lab) -> None:
     """A program that ignores SIGTERM has its grace period of 60 s; nobody waits for that."""
-    deaf = 'trap "" TERM; echo $$ > "$WORK/pid-$RANK"; while :; do sleep 0.02; done'
+    deaf = 'trap "" TERM; echo runs > "$WORK/runs-$JOB_COMPLETION_INDEX"; while :; do sleep 0.02; done'
     pod = {"terminationGracePeriodSeconds": 60}
     await lab.submit(replicated_job("node", deaf, step="trainer", pod=pod))
-    async with lab.supervising(ShellExecutor):
-        pid = int(await lab.until_file("pid-0"))
+    async with lab.supervising():
+        await lab.until_file("runs-0")
         await lab.suspend()
         await lab.until(lambda: marked(lab), "the pod is being stopped")
-        assert is_process_alive(pid)
+        assert lab.processes() != set()
         os.kill(os.getpid(), signal.SIGINT)
 
-    assert not is_process_alive(pid)
+    assert lab.processes() == set()
     assert await lab.conditions() == {"Suspended": ("True", "Suspended")}
 
 
@@ -230,11 +235,14 @@ async def marked(lab: Lab) -> bool:
 
 
 async def test_two_jobs_at_once_have_their_own_ports_and_do_not_see_each_other(lab: Lab) -> None:
-    script = 'echo "$PORT" > "$WORK/port-$NAME-$RANK"; until [ -e "$WORK/go" ]; do sleep 0.02; done'
+    script = (
+        'echo "$MASTER_PORT" > "$WORK/port-$NAME-$JOB_COMPLETION_INDEX";'
+        'until [ -e "$WORK/go" ]; do sleep 0.02; done'
+    )
     for name in ("one", "two"):
         await lab.submit(replicated_job("node", f"NAME={name}; {script}", step="trainer"), name=name, nodes=2)
     # Signals belong to one supervisor per process, so the second one has its own handlers in its turn only.
-    async with lab.supervising(ShellExecutor, "one"), lab.supervising(ShellExecutor, "two"):
+    async with lab.supervising("one"), lab.supervising("two"):
         ports = [
             [await lab.until_file(f"port-{name}-{rank}") for rank in range(2)] for name in ("one", "two")
         ]
@@ -251,13 +259,13 @@ async def test_two_jobs_at_once_have_their_own_ports_and_do_not_see_each_other(l
 async def test_a_port_that_was_taken_meanwhile_is_replaced_when_the_pods_start_again(lab: Lab) -> None:
     """The first attempt writes its port down and waits; somebody listens there; the second gets another."""
     script = (
-        'echo "$PORT" >> "$WORK/ports"; [ -e "$WORK/again" ] && exit 0; '
+        'echo "$MASTER_PORT" >> "$WORK/ports"; [ -e "$WORK/again" ] && exit 0; '
         'until [ -e "$WORK/again" ]; do sleep 0.02; done; exit 1'
     )
     await lab.submit(
         replicated_job("node", script, step="trainer"), template={"failurePolicy": {"maxRestarts": 1}}
     )
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         port = int(await lab.until_file("ports"))
         with socket.create_server(("127.0.0.1", port)):
             (lab.work / "again").touch()
@@ -270,12 +278,13 @@ async def test_a_port_that_was_taken_meanwhile_is_replaced_when_the_pods_start_a
 async def test_ports_stay_the_same_while_a_pod_of_the_job_runs(lab: Lab) -> None:
     """One pod fails and is replaced while the other, which may listen on the port, goes on."""
     script = (
-        'echo "$PORT" >> "$WORK/ports"; [ "$RANK" = 0 ] && until [ -e "$WORK/done" ]; do sleep 0.02; done;'
-        '[ "$RANK" = 0 ] && exit 0; [ -e "$WORK/again" ] && touch "$WORK/done" && exit 0;'
+        'I=$JOB_COMPLETION_INDEX; echo "$MASTER_PORT" >> "$WORK/ports";'
+        '[ "$I" = 0 ] && until [ -e "$WORK/done" ]; do sleep 0.02; done;'
+        '[ "$I" = 0 ] && exit 0; [ -e "$WORK/again" ] && touch "$WORK/done" && exit 0;'
         'touch "$WORK/again"; exit 1'
     )
     await lab.submit(replicated_job("node", script, step="trainer", job={"backoffLimit": 1}), nodes=2)
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
 
     ports = (lab.work / "ports").read_text().split()
@@ -295,7 +304,7 @@ async def test_progress_reports_reach_the_status_of_the_job(lab: Lab) -> None:
         replicated_job("other", 'env | grep -c KUBEFLOW_TRAINER_SERVER > "$WORK/count"; exit 0'),
         replicated_job("node", f'python3 -c "{report}"', step="trainer"),
     )
-    async with lab.supervising(ShellExecutor):
+    async with lab.supervising():
         assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
 
     assert (await lab.get())["status"]["trainerStatus"] == {
@@ -317,7 +326,7 @@ class FailingExecutor:
 
 async def test_a_pod_that_cannot_be_started_fails_with_the_reason(lab: Lab) -> None:
     await lab.submit(replicated_job("node", "exit 0", step="trainer"))
-    async with lab.supervising(FailingExecutor):
+    async with lab.supervising(build_executor=FailingExecutor):
         assert await lab.until_finished() == {"Failed": ("True", "FailedJobs")}
 
     (pod,) = await lab.list("Pod")
@@ -328,8 +337,8 @@ async def test_a_pod_that_cannot_be_started_fails_with_the_reason(lab: Lab) -> N
 async def test_no_write_is_made_while_nothing_changes(lab: Lab) -> None:
     """A running job is looked at again and again; the store's version stays what it is."""
     await lab.submit(replicated_job("node", ENDLESS, step="trainer"))
-    async with lab.supervising(ShellExecutor):
-        await lab.until_file("pid-0")
+    async with lab.supervising():
+        await lab.until_file("runs-0")
         await lab.until(lab.running_pods, "the pod runs")
         await asyncio.sleep(0)
         version = await settled_version(lab)

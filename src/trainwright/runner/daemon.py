@@ -48,9 +48,9 @@ def start_supervisor(
 ) -> bool:
     """Start a supervisor for a TrainJob that is in the store; False where one is at work already.
 
-    `environment` and `working_directory` are what the job's containers inherit; `build_executor` says how pods
-    are run, as processes of this machine where it is absent. Returns when the supervisor holds the job's lock.
-    Raises NotFound, StateDirectoryError, or SupervisorNotStarted with the reason.
+    `environment` and `working_directory` are what the job's containers inherit; `build_executor` says how
+    pods are run, as processes of this machine where it is absent. Returns when the supervisor holds the job's
+    lock. Raises NotFound, StateDirectoryError, or SupervisorNotStarted with the reason.
     """
     reading, writing = os.pipe()
     sys.stdout.flush()

@@ -14,7 +14,9 @@ from trainwright.api.constants import (
     JOB_SET,
     JOBSET_NAME,
     REPLICATED_JOB_NAME,
+    TRAIN_JOB,
     TRAINER_PORT,
+    WORKING_DIRECTORY_ANNOTATION,
 )
 from trainwright.api.encoding import parse_object
 from trainwright.api.jobset import JobSet
@@ -65,7 +67,7 @@ class PodContexts:
             folder=folder,
             host_names=build_host_names(job_set) if job_set else (spec.get("hostname") or metadata["name"],),
             subdomain=get_subdomain(job_set) if job_set else spec.get("subdomain") or "",
-            working_directory=self._surroundings.working_directory,
+            working_directory=await self._find_working_directory(namespace, job_set),
             environment=self._surroundings.environment,
             config_maps=await self._read_all("ConfigMap", namespace, find_names(spec, "ConfigMap")),
             secrets=await self._read_all("Secret", namespace, find_names(spec, "Secret")),
@@ -74,6 +76,13 @@ class PodContexts:
             devices=devices,
             extra_environment=self._trainer_environment if _is_trainer(job_set, labels) else {},
         )
+
+    async def _find_working_directory(self, namespace: str, job_set: JobSet | None) -> Path:
+        """Return where the job was submitted, if it says so, else where its supervisor was started."""
+        train_job = await self._find(TRAIN_JOB, namespace, job_set.metadata.name) if job_set else None
+        annotations = (train_job or {}).get("metadata", {}).get("annotations") or {}
+        submitted = annotations.get(WORKING_DIRECTORY_ANNOTATION)
+        return Path(submitted) if submitted else self._surroundings.working_directory
 
     async def _get_job_set(self, namespace: str, name: str) -> JobSet | None:
         body = await self._find(JOB_SET, namespace, name)
