@@ -135,6 +135,30 @@ def test_what_was_seen_while_the_pod_was_there_explains_the_failure_after_it_is_
     assert cause_of(world).reason == "CrashLoopBackOff"
 
 
+def test_a_job_whose_supervisor_was_lost_says_so_once_and_blames_no_eviction() -> None:
+    world = start(1)
+    lost = "the supervisor of this job (pid 7) died while it ran"
+    condition = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "SupervisorLost",
+        "message": lost,
+        "lastTransitionTime": world.now.isoformat(),
+    }
+    without_pods = {key: obj for key, obj in world.objects.items() if key[0] != "Pod"}
+    world.set_pods({"phase": "Failed", "reason": "SupervisorLost", "message": lost})
+    world.merge("JobSet", JOB, {"status": {"conditions": [condition]}})
+    pod = pod_name(world, 0)
+    world.rest()
+    assert message_of(world) == f"pod {pod} (node, rank 0): {lost}"
+    assert (cause_of(world).layer, cause_of(world).reason) == ("Pod", "SupervisorLost")
+
+    world.objects = without_pods
+    world.merge("JobSet", JOB, {"status": {"conditions": [condition]}})
+    world.rest()
+    assert (cause_of(world).layer, cause_of(world).reason) == ("JobSet", "SupervisorLost")
+
+
 def test_a_pod_that_only_waits_is_not_what_failed_the_job() -> None:
     world = World(train_job(num_nodes=1), runtime(step(), step("other", ancestor=None)))
     world.settle()

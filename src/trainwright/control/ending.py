@@ -35,6 +35,10 @@ RUNTIME_NOT_SUPPORTED: Final = "TrainingRuntimeNotSupported"
 # Failures that we decided: the JobSet of such a job does not end by itself and is deleted while it exists.
 DECIDED_BY_US: Final = frozenset({DEADLINE_EXCEEDED, STOPPED, RUNTIME_NOT_SUPPORTED})
 
+# A JobSet that failed because of its pods, of which none is left.
+PODS_GONE: Final = "PodsGone"
+_FAILED_PODS: Final = frozenset({"FailedJobs", "ReachedMaxRestarts", "FailJobSetFailurePolicyAction"})
+
 # What a cause of an unfinished job may stand in to explain its failure once the pods are gone.
 _LAYERS_OF_CHILDREN: Final = frozenset({"JobSet", "Job", "Pod", "Container", "Node"})
 
@@ -96,14 +100,16 @@ def _build_failure(view: View, job_set: JobSet, failed: Condition, now: datetime
     parts = [told] if told else []
     if restarts:
         parts.append("restarted once" if restarts == 1 else f"restarted {restarts} times")
-    parts.append(failed.message)
+    if failed.message not in told:
+        parts.append(failed.message)
     if cause is None:
+        is_untold = failed.reason in _FAILED_PODS and not view.pods and view.has_begun
+        reason = PODS_GONE if is_untold else failed.reason
         message = (
             f"no pod of the failed Job is left to tell why: it was deleted or evicted ({failed.message})"
-            if not view.pods and view.has_begun
+            if is_untold
             else failed.message
         )
-        reason = "PodsGone" if not view.pods and view.has_begun else failed.reason
         problem = Problem(
             reason=reason, message=message, layer=JOB_SET, kind=JOB_SET, name=job_set.metadata.name
         )

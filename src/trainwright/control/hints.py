@@ -46,6 +46,11 @@ HINTS: Final[dict[str, str]] = {
     "PodsGone": (
         "pods were deleted or evicted without a trace: look at the events of the namespace and its nodes"
     ),
+    "ReachedMaxRestarts": "see the logs of the last attempt: `trainwright logs NAME`",
+    "FailJobSetFailurePolicyAction": "a rule of the failure policy ended it: see the logs of the job",
+    # The local engine
+    "SupervisorLost": "submit the job again; where it was killed for memory, ask for less or free some",
+    "SupervisorStopped": "submit the job again to run it once more",
     # Job: the API server refuses pods
     "QuotaExceeded": "wait for others to end, ask for less, or have the ResourceQuota raised",
     "QuotaNeedsRequests": (
