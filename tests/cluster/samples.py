@@ -52,7 +52,7 @@ def owned_by(*owners: Json) -> list[Json]:
 def event_about(obj: Json, reason: str = "Failed", message: str = "no", type_: str = "Warning") -> Event:
     metadata = obj["metadata"]
     return Event(
-        metadata=ObjectMeta(namespace=metadata["namespace"]),
+        metadata=ObjectMeta(generate_name=f"{metadata['name']}.", namespace=metadata["namespace"]),
         involved_object=ObjectReference(
             api_version=obj["apiVersion"],
             kind=obj["kind"],

@@ -1,7 +1,9 @@
 """What every adapter of the port has to do, whatever holds the objects.
 
-The fixture `cluster` gives a `Cluster`; nothing here knows which. Objects are compared without what differs
-from run to run.
+The fixture `cluster` gives a `Cluster`; nothing here knows which, nor relies on its words. All of it but
+the counting of events was run against a kube-apiserver too (with CRDs that know no fields), so that what the
+embedded store does is what a server does. Another adapter runs the suite by importing it beside a fixture of
+that name: `from cluster.test_port import *`.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ async def test_a_created_object_comes_back_with_what_the_server_adds(cluster: Cl
 
 async def test_creating_a_second_object_of_the_same_name_is_refused(cluster: Cluster) -> None:
     await cluster.create(train_job("demo"))
-    with pytest.raises(AlreadyExists, match=r"TrainJob 'demo' already exists"):
+    with pytest.raises(AlreadyExists):
         await cluster.create(train_job("demo"))
 
 
@@ -87,28 +89,11 @@ async def test_a_kind_without_namespace_ignores_one(cluster: Cluster) -> None:
     assert await cluster.get(ObjectKey("ClusterTrainingRuntime", "", "torch")) == created
 
 
-INVALID = {
-    "no name": ({**train_job("x"), "metadata": {"namespace": "default"}}, "metadata.name"),
-    "upper case": (train_job("Demo"), "metadata.name"),
-    "slash in the name": (train_job("a/b"), "metadata.name"),
-    "namespace with an underscore": (train_job("demo", "my_team"), "metadata.namespace"),
-    "label that is a number": (train_job("demo", labels={"a": 1}), "metadata.labels"),
-    "no kind": ({**train_job("demo"), "kind": ""}, "kind"),
-    "no apiVersion": ({k: v for k, v in train_job("demo").items() if k != "apiVersion"}, "apiVersion"),
-    "metadata that is a text": ({**train_job("demo"), "metadata": "demo"}, "metadata"),
-}
-
-
-@pytest.mark.parametrize(("obj", "path"), INVALID.values(), ids=INVALID)
-async def test_what_is_no_object_is_refused_with_the_path(cluster: Cluster, obj: Json, path: str) -> None:
+@pytest.mark.parametrize("name", ["", "Demo", "-demo", "a/b"])
+async def test_a_name_that_is_none_is_refused_with_the_path(cluster: Cluster, name: str) -> None:
     with pytest.raises(InvalidObject) as refused:
-        await cluster.create(obj)
-    assert [error.path.partition("[")[0] for error in refused.value.errors] == [path]
-
-
-async def test_text_that_is_no_unicode_is_refused(cluster: Cluster) -> None:
-    with pytest.raises(InvalidObject, match="Unicode"):
-        await cluster.create(config_map("bytes", data={"name": "\udcff"}))
+        await cluster.create(config_map(name))
+    assert [error.path for error in refused.value.errors] == ["metadata.name"]
 
 
 async def test_what_is_not_there_is_not_found(cluster: Cluster) -> None:
@@ -119,7 +104,7 @@ async def test_what_is_not_there_is_not_found(cluster: Cluster) -> None:
         cluster.patch_status(missing, {"status": {}}),
         cluster.delete(missing),
     ):
-        with pytest.raises(NotFound, match=r"TrainJob 'demo' does not exist"):
+        with pytest.raises(NotFound):
             await call
 
 
@@ -263,7 +248,8 @@ async def test_the_uid_of_an_earlier_object_is_a_conflict(cluster: Cluster) -> N
         cluster.patch_status(key, {"metadata": {"uid": uid}, "status": {"phase": "Complete"}}),
         cluster.delete(key, uid),
     ):
-        with pytest.raises(Conflict):
+        # An API server has two answers to that: a patch may not change a uid, a deletion is in conflict.
+        with pytest.raises((Conflict, InvalidObject)):
             await write
     assert await cluster.get(key) == later
 
@@ -374,13 +360,14 @@ async def test_what_was_created_is_not_removed_by_an_apply(cluster: Cluster) -> 
 
 
 async def test_elements_of_a_keyed_list_are_owned_one_by_one(cluster: Cluster) -> None:
-    await cluster.apply(
-        pod("p", containers=[{"name": "node", "image": "a"}, {"name": "proxy", "image": "p"}]), "one"
-    )
-    await cluster.apply(pod("p", containers=[{"name": "log", "image": "l"}]), "two")
-    applied = await cluster.apply(pod("p", containers=[{"name": "node", "image": "b"}]), "one")
-    images = {container["name"]: container["image"] for container in applied["spec"]["containers"]}
-    assert images == {"node": "b", "log": "l"}
+    """Owner references are keyed by uid, in every kind."""
+    owners = [await cluster.create(config_map(name)) for name in ("a", "b", "c")]
+    first, second, third = (owned_by(owner)[0] for owner in owners)
+    await cluster.apply(config_map("child", ownerReferences=[first, second]), "one")
+    await cluster.apply(config_map("child", ownerReferences=[third]), "two")
+    applied = await cluster.apply(config_map("child", ownerReferences=[first]), "one")
+    names = sorted(reference["name"] for reference in applied["metadata"]["ownerReferences"])
+    assert names == ["a", "c"]
 
 
 async def test_a_list_without_keys_is_replaced_whole(cluster: Cluster) -> None:
@@ -403,13 +390,6 @@ async def test_an_apply_may_be_bound_to_a_resource_version(cluster: Cluster) -> 
     await cluster.patch(key_of(created), {"spec": {"suspend": True}})
     with pytest.raises(Conflict):
         await cluster.apply(train_job("demo", resourceVersion=version(created)), "cli")
-
-
-async def test_an_apply_needs_a_name(cluster: Cluster) -> None:
-    with pytest.raises(InvalidObject, match=r"metadata\.name"):
-        await cluster.apply(
-            {**train_job("x"), "metadata": {"generateName": "x-", "namespace": "default"}}, "cli"
-        )
 
 
 # Delete
@@ -448,9 +428,10 @@ async def test_deleting_an_owner_deletes_all_below_it(cluster: Cluster) -> None:
 
 async def test_an_object_goes_with_its_last_owner(cluster: Cluster) -> None:
     first, second = await cluster.create(train_job("a")), await cluster.create(train_job("b"))
-    shared = await cluster.create(config_map("shared", ownerReferences=owned_by(first, second)))
+    references = owned_by(first, second)
+    shared = await cluster.create(config_map("shared", data={"a": "b"}, ownerReferences=references))
     await cluster.delete(key_of(first))
-    assert (await cluster.get(key_of(shared)))["data"] == {}
+    assert (await cluster.get(key_of(shared)))["data"] == {"a": "b"}
     await cluster.delete(key_of(second))
     await eventually_gone(cluster, key_of(shared))
 

@@ -14,7 +14,7 @@ from trainwright.api.meta import ObjectKey
 from trainwright.cluster.local.records import TOMBSTONES_KEPT
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.cluster.port import Change, ChangeType, Expired
-from trainwright.errors import Conflict, NotFound
+from trainwright.errors import Conflict, InvalidObject, NotFound
 
 
 class Clock:
@@ -87,6 +87,23 @@ async def test_a_shared_child_forgets_the_owner_that_is_gone(path):
         await cluster.delete(key_of(first))
         left = await cluster.get(key_of(shared))
         assert left["metadata"]["ownerReferences"] == owned_by(second)
+
+
+async def test_an_apply_needs_a_name(path):
+    nameless = {**train_job("x"), "metadata": {"generateName": "x-", "namespace": "default"}}
+    with LocalCluster(path) as cluster, pytest.raises(InvalidObject, match=r"metadata\.name"):
+        await cluster.apply(nameless, "cli")
+
+
+async def test_a_patch_that_makes_no_object_is_refused(path):
+    with LocalCluster(path) as cluster:
+        created = await cluster.create(train_job("demo"))
+        for merge in ({"metadata": "x"}, {"apiVersion": None}, {"metadata": {"labels": {"a": 1}}}):
+            with pytest.raises(InvalidObject):
+                await cluster.patch(key_of(created), merge)
+        with pytest.raises(InvalidObject, match="status: must be a map"):
+            await cluster.patch_status(key_of(created), {"status": "Running"})
+        assert await cluster.get(key_of(created)) == created
 
 
 # Watches
