@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 import random
 import textwrap
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.mutations import mutated
 from trainwright.api.core import ConfigMap, PersistentVolumeClaim, Secret
 from trainwright.api.encoding import build_object
 from trainwright.api.meta import ObjectMeta
@@ -430,35 +432,8 @@ def test_no_mutation_of_a_good_text_raises(seed: int, text: str) -> None:
     assert result.objects or result.errors
 
 
-replacements = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=5)
-    | st.just([])
-    | st.just({})
-    | st.just([{}])
-    | st.just({"name": []})
-)
-
-
-@given(st.data())
-def test_no_json_of_the_wrong_shape_raises(data: st.DataObject) -> None:
-    """One value anywhere in a good object is replaced by one of another type."""
-    [read] = read_objects(data.draw(st.sampled_from([TRAIN_JOB, RUNTIME])), "-").objects
-    body = json.loads(json.dumps(read.json))
-    parent = body
-    while True:
-        key = data.draw(
-            st.sampled_from(list(parent) if isinstance(parent, dict) else list(range(len(parent))))
-        )
-        inner = parent[key]
-        if not isinstance(inner, dict | list) or not inner or data.draw(st.booleans()):
-            parent[key] = data.draw(replacements)
-            break
-        parent = inner
-
+@given(mutated([read_objects(text, "-").objects[0].json for text in (TRAIN_JOB, RUNTIME)]))
+def test_no_json_of_the_wrong_shape_raises(body: Any) -> None:
     result = read_object(body)
 
     assert bool(result.objects) != bool(result.errors)

@@ -14,22 +14,18 @@ import msgspec
 from trainwright.admission.train_job_defaults import list_replicated_job_patches
 from trainwright.admission.verdict import refuse
 from trainwright.api.jobset import JobSet
-from trainwright.api.trainjob import RuntimePatch, Trainer, TrainJob, TrainJobSpec
+from trainwright.api.trainjob import PodSpecPatch, RuntimePatch, Trainer, TrainJob, TrainJobSpec
 from trainwright.field_errors import FieldError, Rule
 from trainwright.template.patches import get_pod_spec_patch
 
 # Of `trainer`, what may change while the job is suspended: its size.
 _SCALABLE: Final = ("num_nodes", "resources_per_node", "num_proc_per_node")
 # Of a pod patch, what may not change while the same manager patches the same replicated job (spec 01, 1.3).
-_IMMUTABLE_OF_PODS: Final = (
-    "service_account_name",
-    "volumes",
-    "init_containers",
-    "containers",
-    "image_pull_secrets",
-    "security_context",
-    "termination_grace_period_seconds",
-)
+_IMMUTABLE_OF_PODS: Final = {
+    field.name: field.encode_name
+    for field in msgspec.structs.fields(PodSpecPatch)
+    if field.name not in {"node_selector", "affinity", "tolerations", "scheduling_gates"}
+}
 _KUEUE_MANAGER: Final = "kueue.x-k8s.io/manager"
 _KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
@@ -118,12 +114,12 @@ def _find_immutable_patch_changes(new: TrainJobSpec, old: TrainJobSpec) -> Itera
             pod, old_pod = get_pod_spec_patch(job_patch), old_pods.get((patch.manager, job_patch.name))
             if pod is None or old_pod is None:
                 continue
-            for field in msgspec.structs.fields(pod):
-                before, after = getattr(old_pod, field.name), getattr(pod, field.name)
-                if field.name in _IMMUTABLE_OF_PODS and None not in (before, after) and before != after:
+            for field, wire_name in _IMMUTABLE_OF_PODS.items():
+                before, after = getattr(old_pod, field), getattr(pod, field)
+                if before is not None and after is not None and before != after:
                     path = (
                         f"spec.runtimePatches[{i}].trainingRuntimeSpec.template.spec.replicatedJobs[{j}]"
-                        f".template.spec.template.spec.{field.encode_name}"
+                        f".template.spec.template.spec.{wire_name}"
                     )
                     yield _immutable(path, None)
 

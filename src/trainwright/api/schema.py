@@ -137,14 +137,9 @@ class ObjectShape:
 @cache
 def compile_shape(kind: type[msgspec.Struct], *, is_open: bool = False) -> ObjectShape:
     """Return the shape of a struct; `is_open` where it is part of something open."""
-    is_open = is_open or getattr(kind, "keeps_unknown", False)
     info = mi.type_info(kind)
     assert isinstance(info, mi.StructType)  # noqa: S101 (narrows the type)
-    fields = {}
-    for field in info.fields:
-        shape, annotations = _compile(field.type, is_open)
-        fields[field.encode_name] = Field(shape, field.required, annotations.get("default", msgspec.UNSET))
-    return ObjectShape(kind, fields, is_open=is_open)
+    return _compile_struct(info, is_open)
 
 
 def check_object(kind: type[msgspec.Struct], body: Any, findings: Findings) -> Json:
@@ -170,12 +165,12 @@ def _compile(info: mi.Type, is_open: bool) -> tuple[Shape, Json]:
 
 def _compile_bare(info: mi.Type, notes: Json, is_open: bool) -> Any:
     if markers.SHAPE in notes:
-        return _build_object(notes[markers.SHAPE], notes, is_open)
+        return _annotate(compile_shape(notes[markers.SHAPE], is_open=is_open), notes)
     if markers.QUANTITY in notes:
         return QuantityShape()
     match info:
         case mi.StructType():
-            return _build_object(info.cls, notes, is_open)
+            return _annotate(_compile_struct(info, is_open), notes)
         case mi.StrType():
             return StringShape(
                 shortest=info.min_length or 0,
@@ -216,9 +211,18 @@ def _build_any_object() -> ObjectShape:
     return ObjectShape(_Anything, {}, is_open=True)
 
 
-def _build_object(kind: type[msgspec.Struct], notes: Json, is_open: bool) -> ObjectShape:
-    compiled = compile_shape(kind, is_open=is_open)
-    shape = ObjectShape(kind, compiled.fields, is_open=compiled.is_open)
+def _compile_struct(info: mi.StructType, is_open: bool) -> ObjectShape:
+    is_open = is_open or getattr(info.cls, "keeps_unknown", False)
+    fields = {}
+    for field in info.fields:
+        shape, notes = _compile(field.type, is_open)
+        fields[field.encode_name] = Field(shape, field.required, notes.get("default", msgspec.UNSET))
+    return ObjectShape(info.cls, fields, is_open=is_open)
+
+
+def _annotate(compiled: ObjectShape, notes: Json) -> ObjectShape:
+    """Return the shape as this one field has it; a compiled shape is shared and stays as it is."""
+    shape = ObjectShape(compiled.kind, compiled.fields, is_open=compiled.is_open)
     shape.at_most_one = tuple(notes.get(markers.AT_MOST_ONE, ()))
     shape.is_never_empty = notes.get("minProperties", 0) > 0
     return shape

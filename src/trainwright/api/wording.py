@@ -37,6 +37,8 @@ def suggest(word: str, known: Sequence[str]) -> str:
 
     Words that differ only in case, or in - and _, count as close.
     """
+    if not known:
+        return ""
     folded = {_fold(name): name for name in known}
     close = difflib.get_close_matches(_fold(word)[:60], folded, n=1, cutoff=0.7)
     return f"; did you mean {folded[close[0]]}?" if close else ""
