@@ -2,9 +2,9 @@
 
 Data: a torch job of 4 nodes with its snapshot, JobSet, Job and 4 pods, as the caches hold them; the same with
 1,000 nodes, whose pods are looked through for trouble. Baseline: for the new job, rendering it alone; for all
-others, decoding what was seen once from JSON, as whoever reads it from a watch does. Bias: the structs are there already, as in the operator's caches, and
-nothing is sent; a single status write costs an API server 2.9 ms of CPU, many times all of this. Decoding
-is C code of msgspec, ours is Python.
+others, decoding what was seen once from JSON, as whoever reads it from a watch does. Bias: the structs are
+there already, as in the operator's caches, and nothing is sent; a single status write costs an API server
+2.9 ms of CPU, many times all of this. Decoding is C code of msgspec, ours is Python.
 """
 
 from __future__ import annotations

@@ -304,6 +304,20 @@ def test_b010_running_and_suspended_take_turns() -> None:
         assert (world.status.phase, world.conditions()) == ("Running", {})
 
 
+def test_b012_caches_that_disagree_for_a_while_cause_no_second_transition() -> None:
+    """1. The job runs. 2. A pod fails; the cache of pods shows it, that of the JobSet does not yet. 3. Looking
+    again and again tells it once. 4. The JobSet shows it too: one more, and no more after it."""
+    world = start()
+    world.fail_pod(1, 3)
+    for _ in range(3):
+        world.reconcile()
+    assert [event.reason for event in world.events] == ["NonZeroExit"]
+    world.settle()
+    for _ in range(3):
+        world.reconcile()
+    assert [event.reason for event in world.events] == ["NonZeroExit", "FailedJobs"]
+
+
 def test_b013_a_finished_launcher_ends_the_workers() -> None:
     launcher = step("launcher", dependsOn=[{"name": "node", "status": "Ready"}])
     rt = runtime(
@@ -423,6 +437,26 @@ def test_b027_a_job_that_never_ran_has_no_child_object() -> None:
     world.settle()
     kinds = {kind for kind, _ in world.objects}
     assert kinds == {"TrainJob", "TrainingRuntime", "ConfigMap"}
+
+
+def test_b028_labels_that_a_patch_gives_reach_the_pods_of_a_resumed_job_and_r02_leave_no_empty_map() -> None:
+    world = start()
+    suspend(world)
+    resume(world, runtimePatches=[_label_patch({"kueue.x-k8s.io/podset": "node"})])
+    assert [pod["metadata"]["labels"]["kueue.x-k8s.io/podset"] for pod in world.pods()] == ["node"] * 2
+    world.run_pods()
+    suspend(world)
+    resume(world, runtimePatches=None)
+    assert len(world.pods()) == 2
+    assert not [pod for pod in world.pods() if "kueue.x-k8s.io/podset" in pod["metadata"]["labels"]]
+    assert world.job_set is not None
+    assert "metadata" not in world.job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+
+
+def _label_patch(labels: dict[str, str]) -> dict[str, Any]:
+    node = {"name": "node", "template": {"spec": {"template": {"metadata": {"labels": labels}}}}}
+    spec = {"template": {"spec": {"replicatedJobs": [node]}}}
+    return {"manager": "kueue.x-k8s.io/manager", "trainingRuntimeSpec": spec}
 
 
 def test_b030_a_paused_job_goes_on_with_another_node_count() -> None:

@@ -39,7 +39,8 @@ HINTS: Final[dict[str, str]] = {
         "undo the change of the job; or save the data, delete the JobSet yourself and let it be made anew"
     ),
     "WaitingForCleanup": (
-        "it goes by itself; if it does not, look at its finalizers and at the pods on their nodes"
+        "it goes by itself; if it does not, look at its finalizers and at the pods on their nodes, and "
+        "delete a Job that was left an orphan"
     ),
     "WaitingForPods": "it goes on when they have ended, at the latest after their grace period",
     "FailedJobs": "see the logs of the job: `trainwright logs NAME`",
