@@ -149,6 +149,8 @@ def _run(launch: _Launch, handshake: int) -> int:
         if has_told:
             return
         has_told = True
+        if answer.result == STARTED:
+            _log_to(Path(answer.message))
         with contextlib.suppress(OSError):
             os.write(handshake, msgspec.json.encode(answer))
             _close_by_number(handshake)
@@ -197,6 +199,17 @@ def _redirect(paths: StatePaths, handshake: int) -> None:
     os.dup2(log, 2)
     os.close(log)
     os.close(null)
+    # The command may have put something of its own in their place.
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115 (for the life of the process)
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+
+
+def _log_to(file: Path) -> None:
+    """Send what is printed here, such as the traceback of a bug, to the job's own log from now on."""
+    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
 
 
 def _list_descriptors() -> list[int]:

@@ -11,7 +11,7 @@ BUSY: Final = "busy"
 
 
 class Handshake(msgspec.Struct, frozen=True):
-    """STARTED, BUSY (one is at work already), or the name and text of an error."""
+    """STARTED with the path of its log, BUSY (one is at work already), or the name and text of an error."""
 
     result: str
     message: str = ""

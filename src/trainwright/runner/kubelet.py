@@ -19,10 +19,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-import structlog
 
 from trainwright.api.core import PodCondition, PodStatus
 from trainwright.api.encoding import build_json, parse_object
@@ -36,6 +35,7 @@ from trainwright.runner.executor import Executor, PodRun
 from trainwright.runner.leftovers import record_children
 from trainwright.runner.pod_context import PodContexts
 from trainwright.runner.pod_devices import PodDevices
+from trainwright.runner.supervisor_log import SupervisorLog
 
 DEFAULT_GRACE_SECONDS: Final = 30.0
 DEVICE_RETRY_SECONDS: Final = 2.0
@@ -43,29 +43,33 @@ DEVICE_RETRY_SECONDS: Final = 2.0
 _FINAL: Final = frozenset({"Succeeded", "Failed"})
 
 
+class PodTools(msgspec.Struct, frozen=True):
+    """What pods are run with."""
+
+    executor: Executor
+    contexts: PodContexts
+    devices: PodDevices
+    log: SupervisorLog
+    clock: Clock
+
+
 class Kubelet:
     """Runs the pods of one TrainJob by an executor."""
 
-    def __init__(
-        self, cluster: Cluster, job: JobPaths, executor: Executor, contexts: PodContexts, devices: PodDevices
-    ) -> None:
+    def __init__(self, cluster: Cluster, job: JobPaths, tools: PodTools, wake: Callable[[], None]) -> None:
         self._cluster = cluster
         self._job = job
-        self._executor = executor
-        self._contexts = contexts
-        self._devices = devices
+        self._tools = tools
+        self._wake = wake
         self._slots: dict[str, _Slot] = {}
         self._is_hurried = False
-        self._log = structlog.get_logger()
 
     @property
     def is_idle(self) -> bool:
         """Whether no pod has a process."""
         return not self._slots
 
-    async def sync(
-        self, pods: Sequence[Json], clock: Clock, tasks: asyncio.TaskGroup, wake: Callable[[], None]
-    ) -> Sync:
+    async def sync(self, pods: Sequence[Json], tasks: asyncio.TaskGroup) -> Sync:
         """Do what is missing between the pods, as just read, and their processes."""
         result = Sync()
         present = {pod["metadata"]["uid"] for pod in pods}
@@ -74,16 +78,16 @@ class Kubelet:
                 if slot.has_ended:
                     del self._slots[uid]
                 else:
-                    self._stop(slot, tasks, wake)
+                    self._stop(slot, tasks)
         for pod in pods:
             slot_or_none = self._slots.get(pod["metadata"]["uid"])
             if slot_or_none is not None:
-                wrote = await self._sync_known(pod, slot_or_none, tasks, wake)
+                wrote = await self._sync_known(pod, slot_or_none, tasks)
                 result = result.also(wrote=wrote)
             elif pod["metadata"].get("deletionTimestamp"):
                 result = result.also(wrote=await self._remove(pod))
             elif _get_status(pod).phase not in _FINAL:
-                result = result.merge(await self._start(pod, clock(), tasks, wake))
+                result = result.merge(await self._start(pod, tasks))
         return result
 
     async def report(self, pods: Sequence[Json]) -> None:
@@ -94,27 +98,25 @@ class Kubelet:
                 await self._write_status(pod, slot.status)
         self._slots = {uid: slot for uid, slot in self._slots.items() if not slot.has_ended}
 
-    def stop_all(self, tasks: asyncio.TaskGroup, wake: Callable[[], None]) -> None:
+    def stop_all(self, tasks: asyncio.TaskGroup) -> None:
         """Begin to stop every pod."""
         for slot in self._slots.values():
-            self._stop(slot, tasks, wake)
+            self._stop(slot, tasks)
 
-    def hurry(self, tasks: asyncio.TaskGroup, wake: Callable[[], None]) -> None:
+    def hurry(self, tasks: asyncio.TaskGroup) -> None:
         """Give up grace periods: what is being stopped, or will be, is killed at once."""
         self._is_hurried = True
         for slot in self._slots.values():
             if slot.is_stopping and not slot.has_ended:
-                tasks.create_task(slot.end(0.0, wake), name=f"kill {slot.key}")
+                tasks.create_task(slot.end(0.0), name=f"kill {slot.key}")
 
-    async def _start(
-        self, pod: Json, now: datetime, tasks: asyncio.TaskGroup, wake: Callable[[], None]
-    ) -> Sync:
+    async def _start(self, pod: Json, tasks: asyncio.TaskGroup) -> Sync:
         host = pod["spec"].get("hostname") or pod["metadata"]["name"]
         if any(slot.host == host and not slot.has_ended for slot in self._slots.values()):
             return Sync()
-        known = _get_status(pod)
+        known, now = _get_status(pod), self._tools.clock()
         try:
-            lease = await self._devices.claim(pod["spec"])
+            lease = await self._tools.devices.claim(pod["spec"])
         except NotEnoughDevices as error:
             condition = _build_condition("False", f"0/1 machines are available: {error}", now, known)
             status = msgspec.structs.replace(known, conditions=[condition])
@@ -125,25 +127,23 @@ class Kubelet:
         )
         # Written before anything runs: after a crash in between, nothing is unaccounted for.
         wrote = await self._write_status(pod, status)
-        slot = _Slot(pod, host, status)
+        slot = _Slot(pod, host, status, self._tools.log, self._wake)
         self._slots[pod["metadata"]["uid"]] = slot
 
         async def follow() -> None:
             try:
-                await slot.follow(self._executor, self._contexts, self._job, lease.uuids, wake)
+                await slot.follow(self._tools, self._job, lease.uuids)
             finally:
                 lease.release()
 
         slot.task = tasks.create_task(follow(), name=f"pod {slot.key}")
-        self._log.info("starting pod", pod=slot.key.name, devices=list(lease.uuids))
+        self._tools.log.info("starting pod", pod=slot.key.name, devices=list(lease.uuids))
         return Sync(wrote=wrote)
 
-    async def _sync_known(
-        self, pod: Json, slot: _Slot, tasks: asyncio.TaskGroup, wake: Callable[[], None]
-    ) -> bool:
+    async def _sync_known(self, pod: Json, slot: _Slot, tasks: asyncio.TaskGroup) -> bool:
         if pod["metadata"].get("deletionTimestamp"):
             if not slot.has_ended:
-                self._stop(slot, tasks, wake)
+                self._stop(slot, tasks)
                 return False
             del self._slots[pod["metadata"]["uid"]]
             return await self._remove(pod)
@@ -152,14 +152,14 @@ class Kubelet:
             del self._slots[pod["metadata"]["uid"]]
         return wrote
 
-    def _stop(self, slot: _Slot, tasks: asyncio.TaskGroup, wake: Callable[[], None]) -> None:
+    def _stop(self, slot: _Slot, tasks: asyncio.TaskGroup) -> None:
         if slot.is_stopping or slot.has_ended:
             return
         slot.is_stopping = True
         grace = slot.pod["spec"].get("terminationGracePeriodSeconds")
         seconds = DEFAULT_GRACE_SECONDS if grace is None else float(grace)
-        self._log.info("stopping pod", pod=slot.key.name)
-        tasks.create_task(slot.end(0.0 if self._is_hurried else seconds, wake), name=f"stop {slot.key}")
+        self._tools.log.info("stopping pod", pod=slot.key.name)
+        tasks.create_task(slot.end(0.0 if self._is_hurried else seconds), name=f"stop {slot.key}")
 
     async def _remove(self, pod: Json) -> bool:
         try:
@@ -201,7 +201,9 @@ class Sync(msgspec.Struct, frozen=True):
 class _Slot:
     """One pod that was started here, until its end has been written down."""
 
-    def __init__(self, pod: Json, host: str, status: PodStatus) -> None:
+    def __init__(
+        self, pod: Json, host: str, status: PodStatus, log: SupervisorLog, wake: Callable[[], None]
+    ) -> None:
         self.pod = pod
         self.key = _get_key(pod)
         self.host = host
@@ -212,48 +214,42 @@ class _Slot:
         self._began = status
         self._run: PodRun | None = None
         self._started = asyncio.Event()
-        self._log: Any = structlog.get_logger()
+        self._log = log
+        self._wake = wake
 
-    async def follow(
-        self,
-        executor: Executor,
-        contexts: PodContexts,
-        job: JobPaths,
-        devices: tuple[str, ...],
-        wake: Callable[[], None],
-    ) -> None:
+    async def follow(self, tools: PodTools, job: JobPaths, devices: tuple[str, ...]) -> None:
         """Start the pod and note what becomes of it, until it has ended."""
         try:
-            context = await contexts.build(self.pod, job.pod(self.key.name), devices)
-            self._run = await executor.start(self.pod, context)
+            context = await tools.contexts.build(self.pod, job.pod(self.key.name), devices)
+            self._run = await tools.executor.start(self.pod, context)
             record_children(job)
             self._started.set()
-            self._note(self._run.status, wake)
+            self._note(self._run.status)
             while self.status.phase not in _FINAL:
-                self._note(await self._run.changed(), wake)
+                self._note(await self._run.changed())
         except Exception as error:  # noqa: BLE001 (the task ends here; the pod's status says why)
-            self._log.exception("pod could not be run", pod=self.key.name)
+            self._log.exception("pod could not be run", error, pod=self.key.name)
             failed = msgspec.structs.replace(
                 self.status, phase="Failed", reason=type(error).__name__, message=str(error)
             )
-            self._note(failed, wake)
+            self._note(failed)
         finally:
             self._started.set()
             self.has_ended = True
-            wake()
+            self._wake()
 
-    async def end(self, grace_seconds: float, wake: Callable[[], None]) -> None:
+    async def end(self, grace_seconds: float) -> None:
         """Stop the pod; when this returns nothing of it is left."""
         await self._started.wait()
         if self._run is not None:
             await self._run.stop(grace_seconds)
-            self._note(self._run.status, wake)
+            self._note(self._run.status)
         if self.task is not None:
             # The run is over; whether it says so once more is not worth waiting for.
             self.task.cancel()
-        wake()
+        self._wake()
 
-    def _note(self, status: PodStatus, wake: Callable[[], None]) -> None:
+    def _note(self, status: PodStatus) -> None:
         """Take over the executor's view, with what it does not know: when the pod was scheduled and began."""
         reported = status.conditions or []
         scheduled = [c for c in self._began.conditions or () if c.type not in {r.type for r in reported}]
@@ -265,7 +261,7 @@ class _Slot:
         if status.phase != self.status.phase:
             self._log.info("pod changed", pod=self.key.name, phase=status.phase, reason=status.reason)
         self.status = status
-        wake()
+        self._wake()
 
 
 def _build_condition(status: str, message: str, now: datetime, known: PodStatus) -> PodCondition:

@@ -19,10 +19,9 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-import structlog
 
 from trainwright.api.constants import (
     CLUSTER_TRAINING_RUNTIME,
@@ -43,12 +42,13 @@ from trainwright.runner.executor import Executor
 from trainwright.runner.expiry import note_expiry
 from trainwright.runner.job_folder import remove_job
 from trainwright.runner.job_port import JobPort
-from trainwright.runner.kubelet import Kubelet
+from trainwright.runner.kubelet import Kubelet, PodTools
 from trainwright.runner.pod_context import PodContexts, Surroundings
 from trainwright.runner.pod_devices import PodDevices
 from trainwright.runner.progress_history import ProgressHistory
 from trainwright.runner.progress_server import ProgressServer
 from trainwright.runner.settle import MOST_ROUNDS, Reconcile, settle
+from trainwright.runner.supervisor_log import SupervisorLog
 from trainwright.runner.train_job_state import is_finished, is_foreign, is_suspended
 
 FIRST_RETRY_SECONDS: Final = 0.5
@@ -72,6 +72,7 @@ class Engine(msgspec.Struct, frozen=True):
     executor: Executor
     reconcile: Reconcile
     devices: PodDevices
+    log: SupervisorLog
     clock: Clock
 
 
@@ -85,7 +86,7 @@ class Supervisor:
         self._seen: dict[tuple[str, str], Json] = {}
         self._is_ending = False
         self._retries = 0
-        self._log: Any = structlog.get_logger()
+        self._log = engine.log
         paths = engine.paths.job(job.uid)
         self._controllers = Controllers(engine.cluster, job.key, engine.clock)
         self._port = JobPort(engine.paths.root)
@@ -103,7 +104,8 @@ class Supervisor:
             get_port=lambda: self._port.number,
             trainer_environment=self._progress.environment,
         )
-        self._kubelet = Kubelet(engine.cluster, paths, engine.executor, contexts, engine.devices)
+        tools = PodTools(engine.executor, contexts, engine.devices, engine.log, engine.clock)
+        self._kubelet = Kubelet(engine.cluster, paths, tools, self._wake.set)
 
     async def run(self) -> None:
         """Work until nothing is left to do, and leave no process behind."""
@@ -140,7 +142,7 @@ class Supervisor:
             pauses.clear()
             if await self._get_train_job() is None:
                 # Its objects went with it; what runs is stopped. A new job of its name is not ours.
-                await self._kubelet.sync([], self._engine.clock, tasks, self._wake.set)
+                await self._kubelet.sync([], tasks)
                 return None
             if self._is_ending:
                 return await self._end(tasks)
@@ -149,7 +151,7 @@ class Supervisor:
             done = await self._controllers.run_once()
             if self._kubelet.is_idle:
                 self._port.check()
-            synced = await self._kubelet.sync(done.pods, self._engine.clock, tasks, self._wake.set)
+            synced = await self._kubelet.sync(done.pods, tasks)
             pauses += [done.requeue_after, synced.requeue_after]
             if not (done.wrote or synced.wrote):
                 break
@@ -157,7 +159,7 @@ class Supervisor:
 
     async def _end(self, tasks: asyncio.TaskGroup) -> float | None:
         """Stop all pods; once they are gone, fail the job."""
-        self._kubelet.stop_all(tasks, self._wake.set)
+        self._kubelet.stop_all(tasks)
         cluster, clock = self._engine.cluster, self._engine.clock
         job_set = await self._controllers.get_job_set()
         if job_set is None:
@@ -260,7 +262,7 @@ class Supervisor:
 
         def hurry() -> None:
             self._log.info("asked to hurry")
-            self._kubelet.hurry(tasks, self._wake.set)
+            self._kubelet.hurry(tasks)
 
         handlers: dict[int, Callable[[], None]] = {signal.SIGTERM: end, signal.SIGINT: hurry}
         for number, handler in handlers.items():

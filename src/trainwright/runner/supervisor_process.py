@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
-
-import structlog
 
 from trainwright.api.meta import ObjectKey
 from trainwright.cluster.local.paths import StatePaths
@@ -22,6 +18,7 @@ from trainwright.runner.pod_devices import PodDevices
 from trainwright.runner.supervision import acquire_patiently, keep_supervised, needs_supervisor
 from trainwright.runner.supervisor import Engine, Job, Supervisor
 from trainwright.runner.supervisor_lock import SupervisorLock, get_mark
+from trainwright.runner.supervisor_log import SupervisorLog
 
 BuildExecutor = Callable[[], Executor]
 
@@ -55,46 +52,27 @@ async def supervise(
         was_lost = get_mark(paths, job.uid).exists()
         if was_lost and await Controllers(cluster, key, read_clock).get_job_set() is not None:
             await report_lost_job(cluster, paths, job.uid, reconcile, read_clock)
-        engine = Engine(
-            cluster=cluster,
-            paths=paths,
-            executor=build_executor(),
-            reconcile=reconcile,
-            devices=PodDevices(paths.root, surroundings.environment),
-            clock=read_clock,
-        )
+        with paths.job(job.uid).supervisor_log.open("a", encoding="utf-8") as log:
+            engine = Engine(
+                cluster=cluster,
+                paths=paths,
+                executor=build_executor(),
+                reconcile=reconcile,
+                devices=PodDevices(paths.root, surroundings.environment),
+                log=SupervisorLog(log, read_clock),
+                clock=read_clock,
+            )
 
-        async def work() -> None:
-            tell(Handshake(STARTED))
-            await Supervisor(engine, job, surroundings).run()
+            async def work() -> None:
+                tell(Handshake(STARTED, str(paths.job(job.uid).supervisor_log)))
+                await Supervisor(engine, job, surroundings).run()
 
-        async def has_work() -> bool:
-            return await needs_supervisor(cluster, paths, key, job.uid)
+            async def has_work() -> bool:
+                return await needs_supervisor(cluster, paths, key, job.uid)
 
-        with logging_to(paths.job(job.uid).supervisor_log):
             await keep_supervised(lock, key, work, has_work)
 
 
 def read_clock() -> datetime:
     """Return the time."""
     return datetime.now(UTC)
-
-
-@contextlib.contextmanager
-def logging_to(file: Path) -> Iterator[None]:
-    """Let structlog write key-value lines to the job's supervisor log."""
-    with file.open("a", buffering=1, encoding="utf-8") as stream:
-        structlog.configure(
-            processors=[
-                structlog.processors.add_log_level,
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-                structlog.processors.format_exc_info,
-                structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
-            ],
-            logger_factory=structlog.WriteLoggerFactory(stream),
-            cache_logger_on_first_use=False,
-        )
-        try:
-            yield
-        finally:
-            structlog.reset_defaults()
