@@ -21,7 +21,7 @@ class Torchrun:
         output = self._processes[0].stdout
         assert output is not None
         seen = []
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(50):
             while line := (await output.readline()).decode():
                 seen.append(line)
                 if line.startswith(beginning):
@@ -30,19 +30,24 @@ class Torchrun:
 
     async def finish(self) -> str:
         """Wait until all nodes have ended well, and return what node 0 still had to say."""
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(50):
             outputs = await asyncio.gather(*(process.communicate() for process in self._processes))
         texts = [out.decode() for out, _ in outputs]
         assert [process.returncode for process in self._processes] == [0] * len(texts), "\n".join(texts)
         return texts[0]
 
     async def stop(self) -> None:
-        """SIGTERM, as the engine does when a job is suspended."""
-        for process in self._processes:
+        """SIGTERM, as the engine does when a job is suspended, and SIGKILL to what does not end."""
+        running = [process for process in self._processes if process.returncode is None]
+        for process in running:
+            process.terminate()
+        ends = [asyncio.create_task(process.communicate()) for process in running]
+        if ends:
+            await asyncio.wait(ends, timeout=10)
+        for process in running:
             if process.returncode is None:
-                process.terminate()
-        async with asyncio.timeout(60):
-            await asyncio.gather(*(process.communicate() for process in self._processes))
+                process.kill()
+        await asyncio.gather(*ends)
 
 
 @asynccontextmanager
