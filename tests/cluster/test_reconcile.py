@@ -8,10 +8,11 @@ import pytest
 
 from cluster.samples import event_about, owned_by, pod, train_job
 from trainwright.api.constants import JOBSET_NAME
-from trainwright.api.meta import Json, ObjectKey, ObjectMeta
-from trainwright.api.trainjob import Cause, TrainJobStatus
+from trainwright.api.encoding import parse_object
+from trainwright.api.meta import Condition, Json, ObjectKey, ObjectMeta
+from trainwright.api.trainjob import Cause, TrainJob, TrainJobStatus
 from trainwright.cluster.local.store import LocalCluster
-from trainwright.cluster.perform import build_status_patch, perform
+from trainwright.cluster.perform import Outcome, build_status_patch, perform
 from trainwright.cluster.reconcile import observe, reconcile, sweep_snapshots
 from trainwright.control.actions import Delete, Emit, Patch, PatchStatus, RequeueAfter
 from trainwright.control.seen import Refusal
@@ -62,10 +63,21 @@ class Clock:
         return self.now
 
 
-class Quota(LocalCluster):
-    """A store that refuses the kinds in `refused`, as an API server with a quota or without rights does."""
+class Scripted(LocalCluster):
+    """A store with a will of its own.
+
+    It refuses the kinds in `refused`, as an API server with a quota or without rights does, and somebody
+    patches the object (`meddling`, once each) just before its status is written.
+    """
 
     refused: frozenset[str] = frozenset()
+    meddling: tuple[Json, ...] = ()
+
+    async def patch_status(self, key, merge):
+        if self.meddling:
+            first, *self.meddling = self.meddling
+            await self.patch(key, first)
+        return await super().patch_status(key, merge)
 
     async def apply(self, obj, field_manager, *, force=True):
         self.check(obj["kind"])
@@ -87,7 +99,7 @@ def clock():
 
 @pytest.fixture
 def cluster(tmp_path, clock):
-    with Quota(tmp_path / "store.db", clock) as opened:
+    with Scripted(tmp_path / "store.db", clock) as opened:
         yield opened
 
 
@@ -310,25 +322,41 @@ async def test_deleting_what_is_gone_or_is_another_is_no_refusal(cluster):
 
 async def test_a_status_is_not_written_to_a_later_job_of_the_same_name(cluster):
     """1. A pass observes a job. 2. The job is deleted and made again. 3. The pass writes its verdict."""
-    earlier = await submit(cluster)
+    earlier = parse_object(await submit(cluster), TrainJob)
     await cluster.delete(KEY)
     later = await cluster.create(demo())
-    verdict = PatchStatus(key=KEY, status=TrainJobStatus(phase="Complete"))
+    status = PatchStatus(key=KEY, status=TrainJobStatus(phase="Running"))
     label = Patch(key=KEY, merge={"metadata": {"labels": {"done": "yes"}}})
-    outcome = await perform(cluster, [verdict, label], NOW, train_job_uid=earlier["metadata"]["uid"])
-    assert outcome.is_gone
+    outcome = await perform(cluster, [status, label], NOW, observed=earlier)
+    assert outcome == Outcome(is_stale=True)
     assert await cluster.get(KEY) == later
 
 
 async def test_a_status_of_a_deleted_job_is_no_refusal(cluster):
     outcome = await perform(cluster, [PatchStatus(key=KEY, status=TrainJobStatus(phase="Complete"))], NOW)
-    assert outcome.is_gone
-    assert outcome.refusal is None
+    assert outcome == Outcome(is_stale=True)
+
+
+async def test_a_verdict_about_a_job_that_changed_meanwhile_is_decided_again(cluster, clock):
+    """1. The JobSet completes. 2. Between observing and writing somebody edits a label.
+    3. The verdict is not written, the next attempt of the same call writes it.
+    """
+    await submit(cluster)
+    await settle(cluster, clock)
+    await finish_job_set(cluster)
+    cluster.meddling = ({"metadata": {"labels": {"edited": "1"}}},)
+    await reconcile(cluster, KEY, clock)
+    assert await get_conditions(cluster) == {"Complete": "True"}
+    assert (await cluster.get(KEY))["metadata"]["labels"] == {"edited": "1"}
+
+
+CAUSE = Cause(layer="Pod", kind="Pod", name="p", reason="R", message="m", hint="h", since=NOW)
+VERDICT = [Condition(type="Failed", status="True", reason="R", message="m", last_transition_time=NOW)]
+SEEN = TrainJob(metadata=ObjectMeta(name="demo", uid="u1", resource_version="7"))
 
 
 def test_a_status_patch_removes_what_went_away_and_leaves_trainer_status_alone():
-    cause = Cause(layer="Pod", kind="Pod", name="p", reason="R", message="m", hint="h", since=NOW)
-    assert build_status_patch(TrainJobStatus(phase="Running", cause=cause), "u1") == {
+    assert build_status_patch(TrainJobStatus(phase="Running", cause=CAUSE), SEEN) == {
         "metadata": {"uid": "u1"},
         "status": {
             "conditions": None,
@@ -349,6 +377,15 @@ def test_a_status_patch_removes_what_went_away_and_leaves_trainer_status_alone()
             "runtimeSnapshot": None,
         },
     }
+
+
+def test_only_a_verdict_is_bound_to_the_resource_version():
+    finished = TrainJob(metadata=SEEN.metadata, status=TrainJobStatus(conditions=VERDICT))
+    verdict = TrainJobStatus(conditions=VERDICT)
+    assert build_status_patch(verdict, SEEN)["metadata"] == {"uid": "u1", "resourceVersion": "7"}
+    assert build_status_patch(verdict, finished)["metadata"] == {"uid": "u1"}
+    assert build_status_patch(TrainJobStatus(phase="Running"), SEEN)["metadata"] == {"uid": "u1"}
+    assert "metadata" not in build_status_patch(verdict)
 
 
 async def test_an_event_is_one_that_the_public_sdk_shows(cluster):

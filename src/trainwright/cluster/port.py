@@ -80,7 +80,11 @@ class Cluster(Protocol):
         ...
 
     async def patch_status(self, key: ObjectKey, merge: Json) -> Json:
-        """JSON merge patch of `status` alone, `{"status": {...}}`; preconditions as for `patch`."""
+        """JSON merge patch of `status` alone, `{"status": {...}}`.
+
+        A resourceVersion in it is a precondition; a uid is one only where the adapter can hold it (an API
+        server overlooks it in a status patch of a custom resource).
+        """
         ...
 
     async def delete(self, key: ObjectKey, uid: str | None = None) -> None:

@@ -28,6 +28,7 @@ from trainwright.errors import Conflict, NotFound
 __all__ = ["Outcome", "observe", "perform", "reconcile", "sweep_snapshots"]
 
 _SNAPSHOTS: Final = {SNAPSHOT_LABEL: "true"}
+_ATTEMPTS: Final = 3  # to decide about a TrainJob that changes under our hands
 
 
 async def reconcile(
@@ -42,17 +43,19 @@ async def reconcile(
     What the target refuses is told in the status, and tried again later. Snapshots that nobody uses any more
     go when the TrainJob is gone. Raises what `perform` and the reads raise when the target is out of reach.
     """
-    outcome = await _pass(cluster, key, clock, None, deleted_job_set)
-    if outcome is not None and outcome.refusal is not None:
-        # Decided again with the refusal, which only tells it: a write that was refused waits.
-        told = await _pass(cluster, key, clock, outcome.refusal, deleted_job_set)
-        if told is not None and told.requeue_after is None:
-            return MIN_RETRY_SECONDS
-        outcome = told
-    if outcome is None or outcome.is_gone:
-        await sweep_snapshots(cluster, key.namespace, clock())
-        return None
-    return outcome.requeue_after
+    for _ in range(_ATTEMPTS):
+        outcome = await _pass(cluster, key, clock, None, deleted_job_set)
+        if outcome is not None and outcome.refusal is not None:
+            # Decided again with the refusal, which only tells it: a write that was refused waits.
+            outcome = await _pass(cluster, key, clock, outcome.refusal, deleted_job_set)
+            if outcome is not None and outcome.refusal is not None:
+                return MIN_RETRY_SECONDS
+        if outcome is None:
+            await sweep_snapshots(cluster, key.namespace, clock())
+            return None
+        if not outcome.is_stale:
+            return outcome.requeue_after
+    return MIN_RETRY_SECONDS
 
 
 async def sweep_snapshots(cluster: Cluster, namespace: str, now: datetime) -> None:
@@ -77,14 +80,12 @@ async def _pass(
     refusal: Refusal | None,
     deleted_job_set: JobSet | None,
 ) -> Outcome | None:
-    """Observe, decide and perform once; None where there is no TrainJob."""
+    """Observe, decide and perform once; None where there is no TrainJob, or none any more."""
     seen = await observe(cluster, key, refusal=refusal, deleted_job_set=deleted_job_set)
     if seen is None:
         return None
     now = clock()
     actions = decide(seen, now)
-    outcome = await perform(cluster, actions, now, train_job_uid=seen.train_job.metadata.uid)
+    outcome = await perform(cluster, actions, now, observed=seen.train_job)
     ends_itself = any(isinstance(action, Delete) and action.key == key for action in actions)
-    if ends_itself and outcome.refusal is None:
-        return Outcome(is_gone=True)
-    return outcome
+    return None if ends_itself and outcome.refusal is None else outcome

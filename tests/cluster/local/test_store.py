@@ -89,6 +89,17 @@ async def test_a_shared_child_forgets_the_owner_that_is_gone(path):
         assert left["metadata"]["ownerReferences"] == owned_by(second)
 
 
+async def test_a_status_for_an_earlier_object_is_a_conflict(path):
+    with LocalCluster(path) as cluster:
+        earlier = await cluster.create(train_job("demo"))
+        await cluster.delete(key_of(earlier))
+        later = await cluster.create(train_job("demo"))
+        meant = {"metadata": {"uid": earlier["metadata"]["uid"]}, "status": {"phase": "Complete"}}
+        with pytest.raises(Conflict, match="another object than the one that was meant"):
+            await cluster.patch_status(key_of(later), meant)
+        assert await cluster.get(key_of(later)) == later
+
+
 async def test_an_apply_needs_a_name(path):
     nameless = {**train_job("x"), "metadata": {"generateName": "x-", "namespace": "default"}}
     with LocalCluster(path) as cluster, pytest.raises(InvalidObject, match=r"metadata\.name"):
