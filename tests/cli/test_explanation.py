@@ -108,6 +108,13 @@ FAILED = Chain(
             message="failed too often",
             count=3,
         ),
+        Event(
+            metadata=ObjectMeta(),
+            involved_object=ObjectReference(kind="TrainJob", name="digits"),
+            type="Warning",
+            reason="NonZeroExit",
+            message="what the cause says already",
+        ),
     ),
     node="this machine; nothing of the job runs",
 )

@@ -114,7 +114,10 @@ def _cells(finding: Finding) -> tuple[str, str, str]:
 
 
 def _format_events(chain: Chain) -> str:
-    warnings = [event for event in chain.events if event.type == "Warning"]
+    status = chain.train_job.status
+    told = {status.cause.reason} if status and status.cause else set()
+    told |= {condition.reason for condition in (status.conditions if status else None) or ()}
+    warnings = [event for event in chain.events if event.type == "Warning" and event.reason not in told]
     warnings.sort(
         key=lambda event: str(event.last_timestamp or event.event_time or event.first_timestamp or "")
     )

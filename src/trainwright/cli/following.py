@@ -16,6 +16,7 @@ from trainwright.errors import NotFound
 # Output that is still on its way when the job has ended. A reader ends by itself; this is for one that does
 # not.
 _LAST_OUTPUT_SECONDS = 5.0
+_TICK_SECONDS = 0.125
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -37,13 +38,14 @@ class Follower:
         output = asyncio.create_task(self._show_output(), name="output")
         stopper = asyncio.create_task(self._stop_on_signal(), name="stop")
         watcher = asyncio.create_task(self._watch(), name="watch job")
-        tasks = {output, stopper, watcher}
+        ticker = asyncio.create_task(self._tick(), name="tick")
+        tasks = {output, stopper, watcher, ticker}
         try:
             waiting = set(tasks)
             while watcher in waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    task.result()  # the first error of any of the three ends the command
+                    task.result()  # the first error of any of them ends the command
             await self._target.wait_until_idle(self._train_job.metadata)
             if output in waiting:
                 await asyncio.wait({output}, timeout=_LAST_OUTPUT_SECONDS)
@@ -64,6 +66,11 @@ class Follower:
             if is_finished(seen):
                 return seen
         raise NotFound(key.kind, key.name)
+
+    async def _tick(self) -> None:
+        while True:
+            self._display.tick()
+            await asyncio.sleep(_TICK_SECONDS)
 
     async def _show_output(self) -> None:
         async for line in self._target.read_logs(self._train_job, LogRequest(follow=True)):

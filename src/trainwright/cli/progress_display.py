@@ -44,6 +44,10 @@ class Display(Protocol):
         """Show talk."""
         ...
 
+    def tick(self) -> None:
+        """Draw again what moves by itself; to be called a few times a second."""
+        ...
+
 
 def build_display(*, output_is_talk: bool) -> Display:
     """Return the display for this process. `output_is_talk`: stdout is wanted for something else."""
@@ -93,6 +97,9 @@ class PlainDisplay:
         """Print to stderr."""
         say(text)
 
+    def tick(self) -> None:
+        """Lines do not move."""
+
 
 class TerminalDisplay:
     """A bar on stderr; `write` prints output of ranks, None where it shares the screen with the bar."""
@@ -112,9 +119,8 @@ class TerminalDisplay:
             TextColumn("{task.fields[note]}", markup=False),
             console=self._console,
             transient=True,
-            refresh_per_second=8,
-            # A script may print to the terminal itself only through us: nothing else writes while the bar is
-            # up.
+            # Drawn by `tick`: a thread for it would be in the way of starting a supervisor, which is a fork.
+            auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
         )
@@ -156,6 +162,10 @@ class TerminalDisplay:
         from rich.text import Text
 
         self._console.print(Text(text))
+
+    def tick(self) -> None:
+        """Draw the bar."""
+        self._progress.refresh()
 
 
 def describe_progress(train_job: TrainJob) -> str:

@@ -10,7 +10,6 @@ from trainwright.cli.options import JobName, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
     from trainwright.cli.targets import Target
-    from trainwright.runner.progress_history import HistoryEntry
 
 
 def get(
@@ -33,30 +32,28 @@ def get(
 
 async def _get(target: Target, namespace: str, name: str, plot: str | None, output: OutputFormat) -> None:
     from datetime import UTC, datetime
+    from pathlib import Path
 
     from trainwright.api.encoding import parse_object
     from trainwright.api.trainjob import TrainJob
     from trainwright.cli.console import say, write_data
     from trainwright.cli.finding import get_train_job_json
     from trainwright.cli.job_card import format_card
+    from trainwright.cli.plot import write_plot
     from trainwright.cli.reporting import print_object, wants_table
     from trainwright.cli.runtime_lookup import list_runtime_nodes
+    from trainwright.cli.verdict import format_end
 
     await target.settle()
     body = await get_train_job_json(target.cluster, namespace, name)
     train_job = parse_object(body, TrainJob)
+    now = datetime.now(UTC)
     reports = target.read_reports(train_job.metadata)
     if plot is not None:
-        _draw(name, reports, plot)
-        say(f"metrics of {name} drawn to {plot}")
+        write_plot(Path(plot), reports, name, format_end(train_job, now))
+        say(f"metrics of {name} are drawn in {plot}")
     if wants_table(output):
         nodes = await list_runtime_nodes(target.cluster)
-        write_data(
-            format_card(train_job, nodes, reports, datetime.now(UTC), wide=output is OutputFormat.WIDE)
-        )
+        write_data(format_card(train_job, nodes, reports, now, wide=output is OutputFormat.WIDE))
     else:
         print_object(body, output)
-
-
-def _draw(name: str, reports: list[HistoryEntry], file: str) -> None:
-    raise NotImplementedError
