@@ -168,6 +168,10 @@ def test_json_is_read_as_json_with_tabs_escapes_and_surrogates() -> None:
     assert values(text) == [{"a": "😀", "b": [1, 2.5, None, True], "c": "/"}]
 
 
+def test_json_values_may_follow_each_other() -> None:
+    assert values('{"a": 1}\n{"b": [2]} {"c": 3}\n') == [{"a": 1}, {"b": [2]}, {"c": 3}]
+
+
 def test_flow_yaml_that_is_no_json_is_read_as_yaml() -> None:
     assert values("{a: 1, b: [x, y,]}") == [{"a": 1, "b": ["x", "y"]}]
 

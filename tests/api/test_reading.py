@@ -387,10 +387,13 @@ def test_objects_beside_a_broken_one_are_still_read() -> None:
 
 
 def test_a_million_errors_are_cut_to_what_people_read() -> None:
-    errors = read_errors("\n---\n".join("{}" for _ in range(500)))
+    documents = "\n---\n".join("{}" for _ in range(500))
+    fields = TRAIN_JOB + "".join(f"  commend{i}: x\n" for i in range(5000))
 
-    assert len(errors) == MAX_ERRORS + 1
-    assert errors[-1] == "900 more errors are not shown"
+    for text in (documents, fields):
+        errors = read_errors(text)
+        assert len(errors) == MAX_ERRORS + 1
+        assert errors[-1] == "only the first 100 errors are shown"
 
 
 @given(st.text() | st.binary())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -90,9 +91,9 @@ class _DuplicateKeys(Exception):
 
 
 def _parse_json(text: str) -> Documents:
-    """Return the one document of a JSON text, or what YAML's flow style makes of it."""
+    """Return the documents of a JSON text, or what YAML's flow style makes of it."""
     try:
-        value = json.loads(text, object_pairs_hook=_build_unique, parse_constant=_refuse_constant)
+        values = list(_decode_json(text))
     except json.JSONDecodeError as error:
         documents = _parse_yaml(text)
         if not documents.errors or not _LOOKS_LIKE_JSON.match(text):
@@ -100,9 +101,28 @@ def _parse_json(text: str) -> Documents:
         return Documents((), (_syntax(f"invalid JSON: {error.msg}", Position(error.lineno, error.colno)),))
     except (_DuplicateKeys, RecursionError, ValueError):
         return _parse_yaml(text)
-    if error_at := _measure(value):
-        return Documents((), (error_at,))
-    return Documents((Document(value, _find_places(text)),))
+    if excess := _measure(values):
+        return Documents((), (excess,))
+    place = _find_places(text) if len(values) == 1 else None
+    return Documents(tuple(Document(value, place) for value in values))
+
+
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+
+
+def _decode_json(text: str) -> Iterator[Any]:
+    """Yield the values of a JSON text; several may follow each other, as `jq` and `kubectl` write them."""
+    decoder = json.JSONDecoder(object_pairs_hook=_build_unique, parse_constant=_refuse_constant)
+    at = _skip_space(text, 0)
+    while at < len(text):
+        value, end = decoder.raw_decode(text, at)
+        yield value
+        at = _skip_space(text, end)
+
+
+def _skip_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
 
 
 _LOOKS_LIKE_JSON: Final = re.compile(r'\s*[\[{]\s*(["}\]\[{]|$)')
@@ -125,9 +145,9 @@ def _find_places(text: str) -> Place | None:
     return documents.items[0].place if len(documents.items) == 1 and not documents.errors else None
 
 
-def _measure(value: Any) -> FieldError | None:
-    """Return an error where a value is deeper or larger than allowed."""
-    level, count = [value], 1
+def _measure(values: list[Any]) -> FieldError | None:
+    """Return an error where values are deeper, or altogether larger, than allowed."""
+    level, count = values, len(values)
     for _ in range(MAX_DEPTH + 1):
         level = [
             child
@@ -161,6 +181,7 @@ def _parse_yaml(text: str) -> Documents:
         except yaml.YAMLError as error:
             found = explain_yaml_error(error, first_line)
         except TooMuch as error:
+            errors.extend(builder.errors)
             errors.append(_syntax(error.detail, error.position))
             break
         else:

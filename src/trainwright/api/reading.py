@@ -63,6 +63,8 @@ def read_objects(text: str | bytes, source: str) -> ReadResult:
     warnings: list[FieldError] = []
     objects: list[ReadObject] = []
     for document in documents.items:
+        if len(errors) > MAX_ERRORS:
+            break
         errors.extend(document.errors)
         for body, place in _flatten(document.value, document.place):
             read = _read_object(body, Positions(place), source)
@@ -74,8 +76,8 @@ def read_objects(text: str | bytes, source: str) -> ReadResult:
     if not errors and not objects:
         errors.append(_error("", Rule.REQUIRED, "holds no object; begin with apiVersion and kind"))
     if len(errors) > MAX_ERRORS:
-        rest = len(errors) - MAX_ERRORS
-        errors = [*errors[:MAX_ERRORS], _error("", Rule.TOO_MANY, f"{rest} more errors are not shown")]
+        detail = f"only the first {MAX_ERRORS} errors are shown"
+        errors = [*errors[:MAX_ERRORS], _error("", Rule.TOO_MANY, detail)]
     return ReadResult(objects=tuple(objects), errors=tuple(errors), warnings=tuple(warnings))
 
 

@@ -63,6 +63,8 @@ class ObjectShape:
             return value
         stored: Json = {}
         for name, item in value.items():
+            if findings.is_full:
+                break
             field = self.fields.get(name)
             if name in self.passed_over:
                 continue

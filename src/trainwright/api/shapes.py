@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -19,6 +19,8 @@ from trainwright.api.names import explain_label_key, explain_label_value
 from trainwright.api.quantity import QuantityError, build_quantity_text, parse_quantity
 from trainwright.api.wording import describe, list_choices, shorten, suggest
 from trainwright.field_errors import FieldError, Rule
+
+MAX_FINDINGS: Final = 1000  # of one object; bounds the work on a megabyte of nonsense
 
 
 class Findings:
@@ -32,14 +34,20 @@ class Findings:
         self.warnings: list[FieldError] = []
         self.written = written
 
+    @property
+    def is_full(self) -> bool:
+        """Say whether there is no point in looking further."""
+        return len(self.errors) >= MAX_FINDINGS
+
     def report(self, path: Path | None, rule: Rule, detail: str, value: Any = None) -> None:
         """Add an error."""
         text = str(path) if path else ""
         self.errors.append(FieldError(path=text, rule=rule, detail=detail, value=value))
 
     def warn(self, path: Path | None, rule: Rule, detail: str) -> None:
-        """Add a warning."""
-        self.warnings.append(FieldError(path=str(path) if path else "", rule=rule, detail=detail))
+        """Add a warning, unless there are more than anybody reads."""
+        if len(self.warnings) < MAX_FINDINGS:
+            self.warnings.append(FieldError(path=str(path) if path else "", rule=rule, detail=detail))
 
 
 class Shape(Protocol):
@@ -221,6 +229,8 @@ class MapShape(_Plain):
             return value
         stored = {}
         for key, item in value.items():
+            if findings.is_full:
+                break
             place = Path(path, Key(key))
             stored[key] = self.values.check(item, place, findings)
             if self.label_syntax and (problem := explain_label_key(key)):
@@ -264,7 +274,11 @@ class ListShape(_Plain):
             findings.report(path, Rule.TOO_MANY, f"may have at most {self.most} items, has {len(value)}")
         if len(value) < self.fewest:
             findings.report(path, Rule.REQUIRED, f"must have at least {self.fewest} item(s)")
-        stored = [self.items.check(item, Path(path, i), findings) for i, item in enumerate(value)]
+        stored = []
+        for i, item in enumerate(value):
+            if findings.is_full:
+                break
+            stored.append(self.items.check(item, Path(path, i), findings))
         self._check_unique(stored, path, findings)
         return stored
 
