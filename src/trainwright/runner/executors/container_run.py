@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
@@ -55,6 +56,8 @@ class ContainerRun:
         self._changed = changed
         self._channel: ContainerChannel | None = None
         self._is_stopping = asyncio.Event()
+        self._is_killed = False
+        self._stop_signal = int(signal.SIGTERM)
         self.is_started = asyncio.Event()
 
     @property
@@ -96,12 +99,14 @@ class ContainerRun:
     def stop(self, number: int) -> None:
         """Ask the container to end, and do not start it again."""
         self._is_stopping.set()
+        self._stop_signal = number
         if self._channel is not None:
             self._channel.signal(number)
 
     def kill(self) -> None:
         """End it at once, and do not start it again."""
         self._is_stopping.set()
+        self._is_killed = True
         if self._channel is not None:
             self._channel.hang_up()
 
@@ -119,7 +124,7 @@ class ContainerRun:
         started_at = _now()
         try:
             setup = await build_setup()
-            if setup is None:
+            if setup is None or self._is_stopping.is_set():
                 pump.abandon()
                 return None
             if not setup.argv:
@@ -133,8 +138,10 @@ class ContainerRun:
             raise
         pump.start()
         self._channel = channel
-        if self._is_stopping.is_set():
+        if self._is_killed:
             channel.hang_up()
+        elif self._is_stopping.is_set():
+            channel.signal(self._stop_signal)
         watch: asyncio.Task[None] | None = None
         try:
             if await channel.started():

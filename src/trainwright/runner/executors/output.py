@@ -122,6 +122,10 @@ class ContainerOutput:
         if processes == 1 and rank_base is not None:
             self._link_only_rank(rank_base)
 
+    def open(self) -> None:
+        """Make the log, so that a container that prints nothing has an empty one."""
+        self._whole.write(b"")
+
     def write(self, data: bytes) -> None:
         """Take what the container has printed."""
         if not self._has_ranks:
@@ -241,6 +245,7 @@ class OutputPump:
 
     def start(self) -> None:
         """Begin, after the container has got the pipe's other end."""
+        self._output.open()
         os.close(self.write_end)
         asyncio.get_running_loop().add_reader(self._read, self._pump)
 

@@ -98,6 +98,7 @@ class ProcessPodRun:
         self._inits = [self._containers[container.name] for container in plan.init_containers]
         self._mains = [self._containers[container.name] for container in plan.containers]
         self._phase = "Pending"
+        self._is_initialized = not plan.init_containers
         self._reason = ""
         self._message = ""
         self._start_time = _now()
@@ -194,6 +195,7 @@ class ProcessPodRun:
                 )
             if await self._run_inits(run, sidecars):
                 self._phase = "Running"
+                self._is_initialized = True
                 for container in self._mains:
                     container.wait_for("ContainerCreating")
                 await _gather([run(container, self._restarts_main) for container in self._mains])
@@ -334,7 +336,7 @@ class ProcessPodRun:
         else:
             counted = [*(run.status for run in self._inits if run.plan.is_sidecar), *mains]
             unready = [status.name for status in counted if not status.ready]
-            initialized = self._phase != "Pending" or not inits
+            initialized = self._is_initialized
             done = self._phase == "Succeeded"
             why = "PodCompleted" if done else "ContainersNotReady"
             text = "" if done or not unready else f"containers with unready status: [{' '.join(unready)}]"
