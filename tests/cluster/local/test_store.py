@@ -14,7 +14,7 @@ from trainwright.api.meta import ObjectKey
 from trainwright.cluster.local.records import TOMBSTONES_KEPT
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.cluster.port import Change, ChangeType, Expired
-from trainwright.errors import Conflict, InvalidObject, NotFound
+from trainwright.errors import Conflict, InvalidObject, NotFound, StateDirectoryError
 
 
 class Clock:
@@ -115,6 +115,18 @@ async def test_a_patch_that_makes_no_object_is_refused(path):
         with pytest.raises(InvalidObject, match="status: must be a map"):
             await cluster.patch_status(key_of(created), {"status": "Running"})
         assert await cluster.get(key_of(created)) == created
+
+
+async def test_a_bit_that_flipped_within_an_object_is_said(path):
+    """SQLite has no checksums; the object itself does not read any more."""
+    with LocalCluster(path) as cluster:
+        created = await cluster.create(train_job("demo"))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"kind":"TrainJob"', b'"kind":"TrainJo\xff"'))
+    with LocalCluster(path) as cluster:
+        for read in (cluster.get(key_of(created)), cluster.list("TrainJob")):
+            with pytest.raises(StateDirectoryError, match=r"damaged .* move it away"):
+                await read
 
 
 # Watches

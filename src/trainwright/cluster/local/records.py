@@ -57,11 +57,6 @@ class ChangedRow(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def decode_object(body: bytes) -> Json:
-    """Return the object that a body holds."""
-    return _decode(body)
-
-
 def decode_objects(bodies: Sequence[bytes]) -> list[Json]:
     """Return the objects that the bodies hold.
 

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from trainwright.errors import StateDirectoryError
 
 # "TrWr": tells our file from the SQLite file of another program.
@@ -100,13 +102,16 @@ def translate_errors(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (sqlite3.DatabaseError, OSError) as error:
+    except (sqlite3.DatabaseError, OSError, msgspec.DecodeError) as error:
         if (message := _explain(error, path)) is None:
             raise
         raise StateDirectoryError(message) from error
 
 
-def _explain(error: sqlite3.DatabaseError | OSError, path: Path) -> str | None:
+def _explain(error: sqlite3.DatabaseError | OSError | msgspec.DecodeError, path: Path) -> str | None:
+    if isinstance(error, msgspec.DecodeError):
+        # SQLite has no checksums: a flipped bit within an object shows only when it is read.
+        return f"{path} {_DAMAGED.format(path=path, error=error)}"
     if isinstance(error, OSError):
         return f"{path} cannot be used: {error.strerror}; {_ELSEWHERE}"
     primary = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF

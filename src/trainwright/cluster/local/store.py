@@ -44,7 +44,6 @@ from trainwright.cluster.local.objects import (
 )
 from trainwright.cluster.local.records import (
     Record,
-    decode_object,
     decode_objects,
     find_by_entry,
     find_record,
@@ -116,8 +115,8 @@ class LocalCluster:
         entries = [label_entry(name, value) for name, value in (labels or {}).items()]
         with self._reading() as connection:
             version, _ = read_counter(connection)
-            bodies = list_bodies(connection, kind, namespace, entries)
-        return ObjectList(items=decode_objects(bodies), resource_version=str(version))
+            items = decode_objects(list_bodies(connection, kind, namespace, entries))
+        return ObjectList(items=items, resource_version=str(version))
 
     async def list_events(self, namespace: str, about: Sequence[str]) -> Sequence[Json]:
         """Return the events of a namespace about the objects with these uids, of each object oldest first."""
@@ -141,13 +140,14 @@ class LocalCluster:
                 if not forgotten <= after <= last:
                     raise Expired(f"resource version {after} is not one of {forgotten} to {last}: list again")
                 rows = list(read_changes(connection, kinds, namespace, after, _CHANGES_AT_ONCE))
+                objects = decode_objects([row.body for row in rows])
             begin, after = after, rows[-1].resource_version if len(rows) == _CHANGES_AT_ONCE else last
-            for row in rows:
+            for row, obj in zip(rows, objects, strict=True):
                 is_new = row.created_version > begin
                 if not row.deleted:
-                    yield Change(ChangeType.ADDED if is_new else ChangeType.MODIFIED, decode_object(row.body))
+                    yield Change(ChangeType.ADDED if is_new else ChangeType.MODIFIED, obj)
                 elif not is_new:
-                    yield Change(ChangeType.DELETED, decode_object(row.body))
+                    yield Change(ChangeType.DELETED, obj)
             if not rows:
                 await self._signal.wait(seen)
 
