@@ -24,7 +24,7 @@ from trainwright.errors import NotFound, UserError
 from trainwright.runner.supervisor_lock import SupervisorLock, find_live_supervisor
 from trainwright.runner.train_job_state import is_finished, is_foreign, is_suspended
 
-_PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.01
 
 
@@ -55,13 +55,15 @@ async def keep_supervised(
             lock.abandon()
 
 
-def acquire_patiently(lock: SupervisorLock, paths: StatePaths, uid: str) -> bool:
+def acquire_patiently(
+    lock: SupervisorLock, paths: StatePaths, uid: str, patience_seconds: float = PATIENCE_SECONDS
+) -> bool:
     """Take the lock; False where a supervisor is at work. Raises LockHeld.
 
     A lock that nobody has signed is held by a command that reports a lost job, or by a supervisor that begins
     or ends: all of them are done in a moment.
     """
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + patience_seconds
     while not lock.try_acquire():
         if find_live_supervisor(paths.job(uid)) is not None:
             return False

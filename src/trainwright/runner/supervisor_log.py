@@ -10,15 +10,16 @@ import re
 import traceback
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final, TextIO
+from io import RawIOBase
+from typing import Any, BinaryIO, Final
 
 _PLAIN: Final = re.compile(r"[^\s\"=]+")
 
 
 class SupervisorLog:
-    """Writes to a text stream, a whole line at a time. A full disk costs lines, never the job."""
+    """Writes to an unbuffered stream, a whole line at a time. A full disk costs lines, never the job."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], datetime]) -> None:
+    def __init__(self, stream: RawIOBase | BinaryIO, clock: Callable[[], datetime]) -> None:
         self._stream = stream
         self._clock = clock
 
@@ -45,8 +46,7 @@ class SupervisorLog:
 
     def _put(self, text: str) -> None:
         try:
-            self._stream.write(text)
-            self._stream.flush()
+            self._stream.write(text.encode("utf-8", "backslashreplace"))
         except OSError:
             return
 

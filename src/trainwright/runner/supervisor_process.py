@@ -52,7 +52,7 @@ async def supervise(
         was_lost = get_mark(paths, job.uid).exists()
         if was_lost and await Controllers(cluster, key, read_clock).get_job_set() is not None:
             await report_lost_job(cluster, paths, job.uid, reconcile, read_clock)
-        with paths.job(job.uid).supervisor_log.open("a", encoding="utf-8") as log:
+        with paths.job(job.uid).supervisor_log.open("ab", buffering=0) as log:
             engine = Engine(
                 cluster=cluster,
                 paths=paths,
