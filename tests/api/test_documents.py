@@ -143,6 +143,10 @@ BROKEN = {
         ["1:4: a: the tag !!timestamp is not supported; use !!str, !!int, !!float, !!bool or none"],
     ),
     "merge of text": ("<<: x", ["1:1: << merges an object or a list of objects, nothing else"]),
+    "half a character": (
+        '{"a": "\\ud800"}',
+        ["invalid JSON: a \\u escape is half of a character (a lone surrogate); write both halves"],
+    ),
     "broken JSON": ('{"a": 1,\n "b" 2}', ["2:6: invalid JSON: Expecting ':' delimiter"]),
     "not a number": ("a: .nan", ["1:4: a: .nan is no number that JSON has; put it in quotes if it is text"]),
 }

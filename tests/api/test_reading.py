@@ -178,7 +178,7 @@ def test_all_errors_of_all_documents_come_at_once_in_the_order_of_the_text() -> 
         "8:3: spec.image: unknown field; did you mean trainer.image?",
         '10:5: spec.trainer.numNodes: expected a whole number, found the text "2"; remove the quotes',
         '14:7: spec.trainer.env[0].value: expected a string, found the number 420; put it in quotes: "0644"',
-        "15:7: spec.trainer.env[1].name: required; write a string",
+        "15:7: spec.trainer.env[1].name: required; write a name without =",
         "17:16: spec.trainer.resourcesPerNode.limits[memory]: '16GB' is no quantity; write a number with a suffix: "
         "500m, 2, 1.5, 16Gi, 1e3 (did you mean '16G'?)",
         '19:1: apiVersion: "trainer.kubeflow.org/v1" is not read here; a TrainJob has trainer.kubeflow.org/v1alpha1',
@@ -314,6 +314,34 @@ def test_what_the_schema_does_not_allow_is_refused_at_its_path(
     text, expected = case
 
     assert [(error.path, error.rule) for error in read_objects(text, "-").errors] == expected
+
+
+# Spec 01, section 7.7, W16 to W25.
+@pytest.mark.parametrize(
+    "uri", ["", "s3://bucket/path", "hf://owner/name", "gs://bucket/model", "a+b.c-1://x"]
+)
+def test_a_storage_uri_is_accepted(uri: str) -> None:
+    assert (
+        read_errors(
+            train_job(f"{{runtimeRef: {{name: a}}, initializer: {{model: {{storageUri: '{uri}'}}}}}}")
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize("uri", ["invalid-uri", "s3://", "://x", "1s://x", "s3:/x", " s3://x", "s3://x\\n"])
+def test_text_that_is_no_storage_uri_is_refused(uri: str) -> None:
+    text = train_job(f'{{runtimeRef: {{name: a}}, initializer: {{model: {{storageUri: "{uri}"}}}}}}')
+
+    assert [error.path for error in read_objects(text, "-").errors] == ["spec.initializer.model.storageUri"]
+
+
+@pytest.mark.parametrize("field", ["command", "args"])
+@pytest.mark.parametrize(("length", "errors"), [(1048576, 0), (1048577, 1)])
+def test_a_word_of_a_command_has_at_most_a_mebibyte(field: str, length: int, errors: int) -> None:
+    text = train_job(f"{{runtimeRef: {{name: a}}, trainer: {{{field}: [{'a' * length}]}}}}")
+
+    assert len(read_errors(text)) == errors
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,24 @@ BAD: dict[str, tuple[Any, list[tuple[str, Rule, str]]]] = {
         {"uri": "bucket"},
         [("uri", Rule.INVALID, 'expected a URI such as s3://bucket, found "bucket"')],
     ),
+    "pattern, and a line break": (
+        {"uri": "a://b\n"},
+        [("uri", Rule.INVALID, 'expected a URI such as s3://bucket, found "a://b\\n"')],
+    ),
+    "NUL": (
+        {"words": ["a\0"]},
+        [("words[0]", Rule.INVALID, "contains a NUL character, which no program can be given; remove it")],
+    ),
+    "lone surrogate": (
+        {"words": ["\ud800"]},
+        [
+            (
+                "words[0]",
+                Rule.INVALID,
+                "contains half of a character (a lone surrogate); write the whole character",
+            )
+        ],
+    ),
     "unknown field, close": ({"is_on": True}, [("is_on", Rule.UNKNOWN, "unknown field; did you mean isOn?")]),
     "unknown field, further in": (
         {"command": ["x"]},

@@ -103,8 +103,20 @@ def _parse_json(text: str) -> Documents:
         return _parse_yaml(text)
     if excess := _measure(values):
         return Documents((), (excess,))
+    if _has_lone_surrogates(values):
+        detail = "invalid JSON: a \\u escape is half of a character (a lone surrogate); write both halves"
+        return Documents((), (_syntax(detail),))
     place = _find_places(text) if len(values) == 1 else None
     return Documents(tuple(Document(value, place) for value in values))
+
+
+def _has_lone_surrogates(values: list[Any]) -> bool:
+    """Say whether a text in here is no Unicode: JSON's escapes can write such, and nothing can send it."""
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")

@@ -63,7 +63,7 @@ class EnvVarSource(ApiStruct, frozen=True, kw_only=True):
 class EnvVar(ApiStruct, frozen=True, kw_only=True):
     """One environment variable."""
 
-    name: Annotated[str, Meta(min_length=1)]
+    name: Annotated[str, Meta(min_length=1, pattern="^[^=]+$"), expects("a name without =")]
     value: str | None = None
     value_from: (
         Annotated[

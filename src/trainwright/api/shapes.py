@@ -94,7 +94,9 @@ class StringShape(_Plain):
     ) -> None:
         self.shortest = shortest
         self.longest = longest
-        self.pattern = re.compile(pattern) if pattern else None
+        self.written_pattern = pattern
+        # `$` is the end of the text, as for an API server, and not the line break before it.
+        self.pattern = re.compile(re.sub(r"\$$", r"\\Z", pattern)) if pattern else None
         self.values = values
 
     def check(self, value: Any, path: Path | None, findings: Findings) -> Any:
@@ -110,8 +112,10 @@ class StringShape(_Plain):
             detail = f"may have at most {self.longest} characters, has {len(value)}"
             findings.report(path, Rule.TOO_LONG, detail, value)
         elif self.pattern and not self.pattern.search(value):
-            wanted = self.expects or f"text that matches {self.pattern.pattern}"
+            wanted = self.expects or f"text that matches {self.written_pattern}"
             findings.report(path, Rule.INVALID, f"expected {wanted}, found {shorten(value)}", value)
+        elif problem := _explain_characters(value):
+            findings.report(path, Rule.INVALID, problem)
         return value
 
     @staticmethod
@@ -315,6 +319,17 @@ def drop_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [drop_nulls(item) for item in value]
     return value
+
+
+def _explain_characters(text: str) -> str | None:
+    """Return why a text can neither be passed to a program nor be sent, None if it can."""
+    if "\0" in text:
+        return "contains a NUL character, which no program can be given; remove it"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "contains half of a character (a lone surrogate); write the whole character"
+    return None
 
 
 def _split_hint(value: Any) -> str:
