@@ -20,7 +20,7 @@ from trainwright.cli.targets.image_notice import list_ignored_images
 from trainwright.cluster.local.paths import StatePaths, build_state_paths
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.cluster.port import Cluster
-from trainwright.runner.daemon import ensure_supervisor, hurry_supervisor
+from trainwright.runner.daemon import hurry_supervisor, start_supervisor
 from trainwright.runner.job_folder import forget_job
 from trainwright.runner.logs import OutputLine, list_ranks, read_logs
 from trainwright.runner.lost import report_lost
@@ -37,9 +37,13 @@ class LocalTarget:
 
     name = TargetName.LOCAL
 
-    def __init__(self, cluster: LocalCluster, paths: StatePaths) -> None:
-        self._cluster = cluster
+    def __init__(self, paths: StatePaths) -> None:
         self._paths = paths
+        self._cluster = LocalCluster(paths.store)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._cluster.close()
 
     @property
     def cluster(self) -> Cluster:
@@ -55,7 +59,16 @@ class LocalTarget:
         """See to it that the job has a supervisor; its processes get the environment of this command."""
         await provide_runtime(self._cluster, train_job)
         key = ObjectKey(TRAIN_JOB, train_job.metadata.namespace or "", train_job.metadata.name)
-        ensure_supervisor(self._paths, key, os.environ, Path.cwd(), train_job.metadata.uid)
+        if find_live_supervisor(self._paths.job(train_job.metadata.uid or "")) is not None:
+            return
+        # A supervisor is forked, and SQLite must not be open then: the child would believe to hold the locks of
+        # this process, hold none, and lose what it writes when this process, as the last one, cleans up. Watches
+        # end here and begin again. Source: sqlite.org, "How to corrupt", 2.6 (carrying a connection over a fork).
+        self._cluster.close()
+        try:
+            start_supervisor(self._paths, key, os.environ, Path.cwd())
+        finally:
+            self._cluster = LocalCluster(self._paths.store)
 
     async def preview(self, obj: Json, field_manager: str) -> Json:
         """Return what applying the object would store, without storing it."""
@@ -130,5 +143,8 @@ def _name_source(job: str, line: OutputLine) -> str:
 async def open_local() -> AsyncIterator[LocalTarget]:
     """Open this user's store. Raises StateDirectoryError."""
     paths = build_state_paths(os.environ, Path.home())
-    with LocalCluster(paths.store) as cluster:
-        yield LocalTarget(cluster, paths)
+    target = LocalTarget(paths)
+    try:
+        yield target
+    finally:
+        target.close()
