@@ -407,6 +407,26 @@ def test_a_field_of_a_pod_that_looks_misspelt_is_kept_with_a_warning() -> None:
     ]
 
 
+def test_fields_of_earlier_versions_are_answered_with_what_took_their_place() -> None:
+    text = train_job(
+        "{runtimeRef: {name: a}, podTemplateOverrides: [], trainer: {resourcesPerNode: {gpu: 1}}}"
+    )
+
+    assert [error.partition(": ")[2] for error in read_errors(text)] == [
+        "spec.podTemplateOverrides: unknown field; runtimePatches took its place",
+        "spec.trainer.resourcesPerNode.gpu: unknown field; write limits: {nvidia.com/gpu: ...}",
+    ]
+
+
+def test_what_runtimes_once_could_say_is_dropped_with_a_warning() -> None:
+    result = read_objects(RUNTIME.replace("torch: {}", "torch: {numProcPerNode: auto}"), "-")
+
+    assert [str(warning) for warning in result.warnings] == [
+        "6:35: spec.mlPolicy.torch.numProcPerNode: has no effect; set trainer.numProcPerNode in the TrainJob, or leave it to a node's resources"
+    ]
+    assert result.objects[0].json["spec"]["mlPolicy"]["torch"] == {}
+
+
 def test_objects_beside_a_broken_one_are_still_read() -> None:
     result = read_objects(f"a: [\n---\n{TRAIN_JOB}", "-")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 
@@ -37,10 +38,13 @@ class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     `None` means absent, which is not the zero value.
     """
 
-    # What strict reading does with fields that the struct does not know: those named here are dropped without
-    # a word; with `keeps_unknown` all others are kept, here and in everything inside, else they are errors.
+    # What strict reading does with fields that the struct does not know: `passed_over` are dropped without a
+    # word, `ineffective` with a warning that says what to do instead; with `keeps_unknown` all others are
+    # kept, here and in everything inside, else they are errors; `moved` says where to find what was meant.
     passed_over: ClassVar[tuple[str, ...]] = ()
+    ineffective: ClassVar[Mapping[str, str]] = {}
     keeps_unknown: ClassVar[bool] = False
+    moved: ClassVar[Mapping[str, str]] = {}
 
 
 class OwnerReference(ApiStruct, frozen=True, kw_only=True):

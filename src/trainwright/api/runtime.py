@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -46,6 +47,12 @@ class EnvInjection(ApiStruct, frozen=True, kw_only=True):
 
 class TorchPolicy(ApiStruct, frozen=True, kw_only=True):
     """The job is started by torchrun."""
+
+    # Of earlier versions of the API; runtimes that are written for them stay usable.
+    ineffective: ClassVar[Mapping[str, str]] = {
+        "numProcPerNode": "set trainer.numProcPerNode in the TrainJob, or leave it to a node's resources",
+        "elasticPolicy": "the number of nodes is that of the TrainJob",
+    }
 
     env_injection: EnvInjection | None = None
 

@@ -7,6 +7,7 @@ that the structs do not know are kept, and only looked at for spelling.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -53,6 +54,8 @@ class ObjectShape:
         self.fields = fields
         self.is_open = is_open
         self.passed_over: tuple[str, ...] = getattr(kind, "passed_over", ())
+        self.ineffective: Mapping[str, str] = getattr(kind, "ineffective", {})
+        self.moved: Mapping[str, str] = getattr(kind, "moved", {})
         self.at_most_one: tuple[str, ...] = ()
         self.is_never_empty = False
 
@@ -67,6 +70,9 @@ class ObjectShape:
                 break
             field = self.fields.get(name)
             if name in self.passed_over:
+                continue
+            if name in self.ineffective:
+                findings.warn(Path(path, name), Rule.UNKNOWN, f"has no effect; {self.ineffective[name]}")
                 continue
             if field is None:
                 self._take_unknown(name, item, path, stored, findings)
@@ -105,6 +111,8 @@ class ObjectShape:
             findings.warn(place, Rule.UNKNOWN, f"unknown to us and passed on{hint}")
 
     def _suggest(self, name: str) -> str:
+        if name in self.moved:
+            return f"; {self.moved[name]}"
         if hint := suggest(name, list(self.fields)):
             return hint
         if below := self.find_below(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, ClassVar
 
@@ -84,6 +85,11 @@ class Initializer(ApiStruct, frozen=True, kw_only=True):
 
 class ResourceRequirements(ApiStruct, frozen=True, kw_only=True):
     """core/v1 ResourceRequirements."""
+
+    moved: ClassVar[Mapping[str, str]] = {
+        name: f"write limits: {{{resource}: ...}}"
+        for name, resource in (("cpu", "cpu"), ("memory", "memory"), ("gpu", "nvidia.com/gpu"))
+    } | {"nvidia.com/gpu": "write limits: {nvidia.com/gpu: ...}"}
 
     limits: dict[str, QuantityValue] | None = None
     requests: dict[str, QuantityValue] | None = None
@@ -193,6 +199,17 @@ class RuntimePatch(ApiStruct, frozen=True, kw_only=True):
 
 class TrainJobSpec(ApiStruct, frozen=True, kw_only=True):
     """What to train."""
+
+    # The first four are of earlier versions of the API.
+    moved: ClassVar[Mapping[str, str]] = {
+        "podTemplateOverrides": "runtimePatches took its place",
+        "podSpecOverrides": "runtimePatches took its place",
+        "datasetConfig": "initializer.dataset took its place",
+        "modelConfig": "initializer.model took its place",
+        "labels": "the TrainJob's own go to metadata.labels, those of pods to runtimePatches",
+        "annotations": "the TrainJob's own go to metadata.annotations, those of pods to runtimePatches",
+        "mlPolicy": "it belongs to the runtime; a TrainJob has trainer.numNodes and trainer.numProcPerNode",
+    }
 
     runtime_ref: RuntimeRef
     initializer: Initializer | None = None
