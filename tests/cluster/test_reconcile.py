@@ -220,6 +220,25 @@ async def test_an_expired_job_is_deleted_with_all_it_owns(cluster, clock):
     assert (await cluster.list("JobSet")).items == []
 
 
+async def test_an_expiry_that_is_disturbed_is_not_forgotten(cluster, clock):
+    """1. A job ended while nobody looked, long ago. 2. Each try to write its verdict meets another edit.
+    3. The pass asks to be called again, and then the job goes.
+    """
+    await submit(cluster, ttlSecondsAfterFinished=60)
+    await settle(cluster, clock)
+    await finish_job_set(cluster)
+    clock.now += timedelta(hours=1)
+    cluster.meddling = tuple({"metadata": {"labels": {"edit": str(number)}}} for number in range(4))
+    wait = await reconcile(cluster, KEY, clock)
+    assert wait is not None
+    for _ in range(3):
+        if wait is not None:
+            clock.now += timedelta(seconds=wait)
+            wait = await reconcile(cluster, KEY, clock)
+    assert wait is None
+    assert (await cluster.list("TrainJob")).items == []
+
+
 async def test_the_deadline_asks_to_be_looked_at_again(cluster, clock):
     await submit(cluster, activeDeadlineSeconds=100)
     requeue = await settle(cluster, clock)

@@ -6,29 +6,22 @@ cluster writes nothing. It keeps nothing between passes; what the next one has t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Final
 
-from trainwright.api.constants import TRAIN_JOB
 from trainwright.api.core import ConfigMap
-from trainwright.api.encoding import parse_object
 from trainwright.api.jobset import JobSet
 from trainwright.api.meta import ObjectKey
-from trainwright.api.trainjob import TrainJob
-from trainwright.cluster.observe import observe
+from trainwright.cluster.observe import PortSource, Source, observe, observe_from
 from trainwright.cluster.perform import Outcome, perform
 from trainwright.cluster.port import Cluster
 from trainwright.control.actions import Delete
 from trainwright.control.decide import MIN_RETRY_SECONDS, decide
 from trainwright.control.seen import Refusal
-from trainwright.control.snapshot import SNAPSHOT_LABEL, find_unused_snapshots
+from trainwright.control.snapshot import find_unused_snapshots
 from trainwright.errors import Conflict, NotFound
 
-__all__ = ["Outcome", "observe", "perform", "reconcile", "sweep_snapshots"]
-
-_SNAPSHOTS: Final = {SNAPSHOT_LABEL: "true"}
-_ATTEMPTS: Final = 3  # to decide about a TrainJob that changes under our hands
+__all__ = ["Outcome", "observe", "perform", "reconcile", "reconcile_from", "sweep_snapshots"]
 
 
 async def reconcile(
@@ -40,52 +33,76 @@ async def reconcile(
 ) -> float | None:
     """Bring one TrainJob a step further; return after how many seconds to look again, None for not at all.
 
-    What the target refuses is told in the status, and tried again later. Snapshots that nobody uses any more
-    go when the TrainJob is gone. Raises what `perform` and the reads raise when the target is out of reach.
+    Reads through the port. Snapshots that nobody uses any more go when the TrainJob is gone.
     """
-    for _ in range(_ATTEMPTS):
-        outcome = await _pass(cluster, key, clock, None, deleted_job_set)
-        if outcome is not None and outcome.refusal is not None:
-            # Decided again with the refusal, which only tells it: a write that was refused waits.
-            outcome = await _pass(cluster, key, clock, outcome.refusal, deleted_job_set)
-            if outcome is not None and outcome.refusal is not None:
-                return MIN_RETRY_SECONDS
-        if outcome is None:
-            await sweep_snapshots(cluster, key.namespace, clock())
-            return None
-        if not outcome.is_stale:
-            return outcome.requeue_after
-    return MIN_RETRY_SECONDS
+    outcome = await reconcile_from(PortSource(cluster), cluster, key, clock, deleted_job_set=deleted_job_set)
+    if outcome.is_gone:
+        await sweep_snapshots(cluster, key.namespace, clock())
+    return outcome.requeue_after
+
+
+async def reconcile_from(
+    source: Source,
+    cluster: Cluster,
+    key: ObjectKey,
+    clock: Callable[[], datetime],
+    *,
+    deleted_job_set: JobSet | None = None,
+) -> Outcome:
+    """Bring one TrainJob a step further: what is read comes from `source`, what is written goes to `cluster`.
+
+    What the target refuses is told in the status, and tried again later. Raises what `perform` and the
+    reads raise when the target is out of reach.
+    """
+    outcome = await _pass(source, cluster, key, clock, None, deleted_job_set)
+    if outcome.refusal is None:
+        return outcome
+    # Decided again with the refusal, which only tells it: a write that was refused waits.
+    await source.catch_up(key)
+    told = await _pass(source, cluster, key, clock, outcome.refusal, deleted_job_set)
+    if told.requeue_after is None and not told.is_gone:
+        return Outcome(refusal=outcome.refusal, requeue_after=MIN_RETRY_SECONDS)
+    return told
 
 
 async def sweep_snapshots(cluster: Cluster, namespace: str, now: datetime) -> None:
     """Delete the runtime snapshots of a namespace that no TrainJob names any more."""
-    bodies = (await cluster.list("ConfigMap", namespace, _SNAPSHOTS)).items
-    config_maps = [parse_object(body, ConfigMap) for body in bodies]
+    source = PortSource(cluster)
+    config_maps = await source.list_snapshots(namespace)
     if not find_unused_snapshots(config_maps, [], now):
         return  # nothing is old enough: no need to read all TrainJobs
-    jobs = [parse_object(body, TrainJob) for body in (await cluster.list(TRAIN_JOB, namespace)).items]
-    for unused in find_unused_snapshots(config_maps, jobs, now):
-        metadata = unused.metadata
+    jobs = await source.list_train_jobs(namespace)
+    await delete_snapshots(cluster, find_unused_snapshots(config_maps, jobs, now))
+
+
+async def delete_snapshots(cluster: Cluster, unused: Iterable[ConfigMap]) -> None:
+    """Delete these snapshots, unless somebody was faster."""
+    for config_map in unused:
+        metadata = config_map.metadata
         try:
-            await cluster.delete(ObjectKey("ConfigMap", namespace, metadata.name), metadata.uid)
+            await cluster.delete(
+                ObjectKey("ConfigMap", metadata.namespace or "", metadata.name), metadata.uid
+            )
         except (NotFound, Conflict):
-            continue  # another sweep was faster
+            continue
 
 
 async def _pass(
+    source: Source,
     cluster: Cluster,
     key: ObjectKey,
     clock: Callable[[], datetime],
     refusal: Refusal | None,
     deleted_job_set: JobSet | None,
-) -> Outcome | None:
-    """Observe, decide and perform once; None where there is no TrainJob, or none any more."""
-    seen = await observe(cluster, key, refusal=refusal, deleted_job_set=deleted_job_set)
+) -> Outcome:
+    """Observe, decide and perform once."""
+    seen = await observe_from(source, key, refusal=refusal, deleted_job_set=deleted_job_set)
     if seen is None:
-        return None
+        return Outcome(is_gone=True)
     now = clock()
     actions = decide(seen, now)
-    outcome = await perform(cluster, actions, now, observed=seen.train_job)
+    outcome = await perform(cluster, actions, now, train_job_uid=seen.train_job.metadata.uid)
     ends_itself = any(isinstance(action, Delete) and action.key == key for action in actions)
-    return None if ends_itself and outcome.refusal is None else outcome
+    if ends_itself and outcome.refusal is None:
+        return Outcome(is_gone=True)
+    return outcome

@@ -169,8 +169,11 @@ async def test_an_object_made_anew_is_told_as_deleted_and_added(path):
         await changes.aclose()
 
 
-async def test_a_watch_from_before_the_remembered_deletions_is_expired(path):
+@pytest.mark.parametrize("first", [[], ["shifts-every-version-by-one"]], ids=["even", "odd"])
+async def test_a_watch_from_before_the_remembered_deletions_is_expired(path, first):
     with LocalCluster(path) as cluster:
+        for name in first:
+            await cluster.create(pod(name))
         start = (await cluster.list("Pod")).resource_version
         for _ in range(TOMBSTONES_KEPT + 64):
             await cluster.create(pod("p"))

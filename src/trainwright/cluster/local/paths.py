@@ -2,6 +2,7 @@
 
 <root>/        $TRAINWRIGHT_STATE, else $XDG_STATE_HOME/trainwright, else ~/.local/state/trainwright
   store.db                       all objects (SQLite, WAL)
+  store.lock                     held (flock) while the database is made or migrated
   jobs/<TrainJob uid>/
     lock                         held (flock) by the supervisor as long as it lives
     supervisor.json              {pid, startTime}: who holds the lock

@@ -198,9 +198,10 @@ def replace_record(
     if unchanged:
         connection.execute("UPDATE objects SET managers = ? WHERE id = ?", (managers, record.id))
         return obj
-    before, after = build_entries(record.object), build_entries(obj)
+    stored_before = record.object
+    before, after = build_entries(stored_before), build_entries(obj)
     if not owners_known:
-        known = set(list_owner_uids(record.object["metadata"]))
+        known = set(list_owner_uids(stored_before["metadata"]))
         check_owners(connection, record.key, [u for u in list_owner_uids(obj["metadata"]) if u not in known])
     version = _next_version(connection)
     stored = with_resource_version(obj, version)
@@ -225,7 +226,9 @@ def remove_record(connection: sqlite3.Connection, record: Record) -> None:
         "INSERT INTO tombstones VALUES (?, ?, ?, ?, ?)",
         (version, record.created_version, record.key.kind, record.key.namespace, encode_object(last)),
     )
-    if version % _SWEEP_EVERY == 0:
+    connection.execute("UPDATE counter SET deletions = deletions + 1")
+    (deletions,) = connection.execute("SELECT deletions FROM counter").fetchone()
+    if deletions % _SWEEP_EVERY == 0:
         _forget_old_tombstones(connection)
 
 

@@ -29,13 +29,13 @@ BUSY_TIMEOUT_SECONDS: Final = 10.0
 # Migration i brings a file of version i to version i + 1; a new file runs through all of them. They may only
 # add: the supervisor of a running job goes on using the layout that it started with.
 #
-# objects: `body` is canonical JSON with everything but the record of field managers, which no reader sees.
-#     `created_version` is the resource version of its creation. `expires` (Unix seconds) is set for events
-# whose
-#     object is gone.
+# objects: `body` is canonical JSON with everything but the record of field managers, which no reader sees;
+#     `created_version` is the resource version of its creation; `expires` (Unix seconds) is set for events
+#     whose object is gone.
 # entries: the field indexes: owner -> uid, about -> uid (events), label:<key> -> value.
 # tombstones: the last state of deleted objects, for watches.
-# counter: one row; the last resource version, and the one up to which tombstones are gone.
+# counter: one row: the last resource version, how many objects were deleted, and the resource version up to
+#     which tombstones are gone.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE objects (
@@ -67,8 +67,12 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             namespace TEXT NOT NULL,
             body BLOB NOT NULL
         )""",
-        "CREATE TABLE counter (resource_version INTEGER NOT NULL, forgotten INTEGER NOT NULL)",
-        "INSERT INTO counter VALUES (0, 0)",
+        """CREATE TABLE counter (
+            resource_version INTEGER NOT NULL,
+            deletions INTEGER NOT NULL,
+            forgotten INTEGER NOT NULL
+        )""",
+        "INSERT INTO counter VALUES (0, 0, 0)",
     ),
 )
 
@@ -168,12 +172,14 @@ def _prepare(connection: sqlite3.Connection, path: Path, migrations: Sequence[Se
     # there.
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
-    version = _read_version(connection, path, migrations)
-    if version < len(migrations):
-        with _folder_lock(path.parent):
-            if version == 0:
-                connection.execute("PRAGMA journal_mode = WAL")
-            _migrate(connection, path, migrations)
+    with _lock(path, fcntl.LOCK_SH):
+        version = _read_version(connection, path, migrations)
+    if version == len(migrations):
+        return
+    with _lock(path, fcntl.LOCK_EX):
+        if _read_version(connection, path, migrations) == 0:
+            connection.execute("PRAGMA journal_mode = WAL")
+        _migrate(connection, path, migrations)
 
 
 def _read_version(connection: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[str]]) -> int:
@@ -195,7 +201,6 @@ def _read_version(connection: sqlite3.Connection, path: Path, migrations: Sequen
 def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[str]]) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have been faster.
         for statements in migrations[_read_version(connection, path, migrations) :]:
             for statement in statements:
                 connection.execute(statement)
@@ -209,14 +214,17 @@ def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Se
 
 
 @contextmanager
-def _folder_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time make or migrate the database; the kernel lets go when the process ends.
+def _lock(path: Path, operation: int) -> Iterator[None]:
+    """Let one process at a time make or migrate the database, and nobody look at it meanwhile.
 
-    SQLite does not wait when two connections switch to write-ahead logging at once: one of them fails.
+    SQLite does not wait when a connection switches to write-ahead logging while another one reads: the switch
+    fails. The lock is on a file of its own, for on NFS it would get in the way of SQLite's; the kernel lets
+    go of it when the process ends.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(path.with_suffix(".lock"), flags, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, operation)
         yield
     finally:
         os.close(descriptor)
