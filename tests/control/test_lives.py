@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
 from control.builders import RUNTIME_KINDS, cluster_runtime, runtime, step, train_job
+from control.lives import as_json, get_image, resume, start, suspend
 from control.world import JOB, World, refuse_kind
-from trainwright.api.constants import MULTIKUEUE_CONTROLLER_NAME, STOP_ANNOTATION
-from trainwright.api.encoding import build_object
+from trainwright.api.constants import STOP_ANNOTATION
 from trainwright.api.jobset import JobSet
-from trainwright.api.runtime import Runtime
-from trainwright.api.trainjob import TrainJob
 from trainwright.control import decide
-from trainwright.control.actions import Apply, Delete, Patch, PatchStatus
-
-
-def start(job: TrainJob | None = None, rt: Runtime | None = None) -> World:
-    """A world whose job runs."""
-    world = World(job or train_job(num_nodes=2), rt or runtime())
-    world.settle()
-    world.run_pods()
-    world.settle()
-    return world
-
-
-def suspend(world: World) -> None:
-    world.patch_job(suspend=True)
-    world.settle()
-
-
-def resume(world: World, **spec: Any) -> None:
-    world.patch_job(suspend=False, **spec)
-    world.settle()
+from trainwright.control.actions import Apply, Delete, PatchStatus
 
 
 @pytest.mark.parametrize("kind", RUNTIME_KINDS)
@@ -67,20 +44,6 @@ def test_the_writes_of_a_plain_life_are_few() -> None:
     world.rest()
     assert world.writes == ["patch status"]
     assert world.events == []
-
-
-def test_a_queued_job_costs_one_write_and_two_more_when_it_is_resumed() -> None:
-    first = World(train_job(suspend=True), runtime())
-    first.settle()
-    world = World(train_job(suspend=True), runtime())
-    world.objects |= {key: obj for key, obj in first.objects.items() if key[0] == "ConfigMap"}
-    world.settle()
-    assert world.writes == ["patch status"]
-    assert world.events == []
-    world.writes.clear()
-    world.patch_job(suspend=False)
-    world.rest()
-    assert world.writes == ["patch status", "apply JobSet"]
 
 
 def test_the_zeros_written_with_a_new_job_are_what_job_set_counts_before_there_are_pods() -> None:
@@ -222,10 +185,10 @@ def test_a_repaired_runtime_reaches_a_job_that_nothing_of_ever_ran() -> None:
     world.settle()
     before = world.status.runtime_snapshot
     world.refuse = lambda _: None
-    world.put(_as_json(runtime(step(image="repaired:2"))))
+    world.put(as_json(runtime(step(image="repaired:2"))))
     world.wait(60)
     world.settle()
-    assert _image(world) == "repaired:2"
+    assert get_image(world) == "repaired:2"
     assert world.status.runtime_snapshot != before
     assert world.conditions() == {}
 
@@ -234,7 +197,7 @@ def test_a_repaired_runtime_does_not_reach_a_job_that_began() -> None:
     world = start(rt=runtime(step(image="one:1")))
     suspend(world)
     world.refuse = refuse_kind("JobSet")
-    world.put(_as_json(runtime(step(image="two:2"))))
+    world.put(as_json(runtime(step(image="two:2"))))
     resume(world, trainer={"numNodes": 3})
     world.wait(60)
     world.settle()
@@ -242,37 +205,8 @@ def test_a_repaired_runtime_does_not_reach_a_job_that_began() -> None:
     world.refuse = lambda _: None
     world.wait(60)
     world.settle()
-    assert _image(world) == "one:1"
+    assert get_image(world) == "one:1"
     assert len(world.pods()) == 3
-
-
-def _as_json(rt: Runtime) -> dict[str, Any]:
-    return build_object(rt)
-
-
-def _image(world: World) -> str:
-    assert world.job_set is not None
-    pod = world.job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    image: str = pod["containers"][0]["image"]
-    return image
-
-
-def test_b006_a_resumed_job_has_no_condition_and_runs_once_all_its_pods_do() -> None:
-    world = World(train_job(suspend=True, num_nodes=2), runtime())
-    world.settle()
-    assert world.conditions() == {"Suspended": ("True", "Suspended")}
-    resume(world)
-    assert (world.status.phase, world.conditions()) == ("Created", {})
-    [first, _] = world.pods()
-    world.set_pod(
-        first,
-        {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": []},
-    )
-    world.settle()
-    assert world.status.phase == "Created"
-    world.run_pods()
-    world.settle()
-    assert (world.status.phase, world.conditions()) == ("Running", {})
 
 
 def test_b008_an_idle_job_is_not_written_however_often_one_looks() -> None:
@@ -293,20 +227,9 @@ def test_b009_no_ttl_counts_for_a_suspended_job() -> None:
     assert world.conditions() == {"Suspended": ("True", "Suspended")}
 
 
-def test_b010_running_and_suspended_take_turns() -> None:
-    world = start()
-    for _ in range(3):
-        suspend(world)
-        assert world.status.phase == "Suspended"
-        resume(world)
-        world.run_pods()
-        world.settle()
-        assert (world.status.phase, world.conditions()) == ("Running", {})
-
-
 def test_b012_caches_that_disagree_for_a_while_cause_no_second_transition() -> None:
-    """1. The job runs. 2. A pod fails; the cache of pods shows it, that of the JobSet does not yet. 3. Looking
-    again and again tells it once. 4. The JobSet shows it too: one more, and no more after it."""
+    """1. The job runs. 2. A pod fails; the cache of pods shows it, that of the JobSet does not yet. 3.
+    Looking again and again tells it once. 4. The JobSet shows it too: one more, and no more after it."""
     world = start()
     world.fail_pod(1, 3)
     for _ in range(3):
@@ -341,202 +264,6 @@ def test_b014_pods_that_are_left_when_any_success_counts_end_before_the_ttl() ->
     assert world.conditions() == {"Complete": ("True", "AllJobsCompleted")}
     assert world.pods("node") == []
     assert world.requeue == 600
-
-
-def test_b017_a_runtime_that_is_edited_while_the_job_queues_does_not_reach_it() -> None:
-    world = World(train_job(suspend=True), runtime(step(image="one:1")))
-    world.settle()
-    world.put(_as_json(runtime(step(image="two:2"))))
-    resume(world)
-    assert _image(world) == "one:1"
-
-
-def test_a_runtime_that_is_deleted_while_the_job_queues_is_not_missed() -> None:
-    world = World(train_job(suspend=True), runtime(step(image="one:1")))
-    world.settle()
-    world.delete("TrainingRuntime", "rt")
-    resume(world)
-    assert _image(world) == "one:1"
-    assert world.conditions() == {}
-
-
-def test_b018_patches_and_unsuspension_in_one_update_go_together() -> None:
-    world = start()
-    suspend(world)
-    resume(world, runtimePatches=[_selector_patch("blue")])
-    [job] = world.of_kind("Job")
-    assert job["spec"]["template"]["spec"]["nodeSelector"] == {"pool": "blue"}
-
-
-def test_b019_a_node_selector_that_is_taken_back_while_suspended_is_gone_from_the_pods() -> None:
-    """JobSet merges selectors into a Job on resume and takes none away; a renewed Job starts clean."""
-    world = World(train_job(suspend=True, num_nodes=2), runtime())
-    world.settle()
-    resume(world, runtimePatches=[_selector_patch("blue")])
-    world.run_pods()
-    suspend(world)
-    resume(world, runtimePatches=[_selector_patch("green", "shade")])
-    for pod in world.pods():
-        assert pod["spec"]["nodeSelector"] == {"shade": "green"}
-
-
-def test_kueue_moves_a_job_to_another_flavor_with_one_job_set_write() -> None:
-    """1. Admitted on blue. 2. Evicted: suspend. 3. The pods end, `active` is zero. 4. Kueue takes its patch
-    away: the clean template is applied, the Jobs are renewed. 5. Admitted on green, in two writes. 6. Only
-    the unsuspending apply follows, and nothing of blue is left."""
-    world = World(train_job(suspend=True, num_nodes=2), runtime())
-    world.settle()
-    world.patch_job(runtimePatches=[_selector_patch("blue")])
-    resume(world)
-    world.run_pods()
-    world.settle()
-    suspend(world)
-    assert world.counters() == {"node": (0, 0, 0, 0, 1)}
-    world.patch_job(runtimePatches=[{"manager": "kueue.x-k8s.io/manager"}])
-    world.settle()
-    world.writes.clear()
-    world.patch_job(runtimePatches=[_selector_patch("green", "shade")])
-    world.settle()
-    assert world.writes == []
-    world.patch_job(suspend=False)
-    world.rest()
-    assert world.writes == ["patch status", "apply JobSet"]
-    world.settle()
-    assert [pod["spec"]["nodeSelector"] for pod in world.pods()] == [{"shade": "green"}] * 2
-
-
-def test_labels_that_somebody_else_adds_to_the_job_set_cause_one_write_not_many() -> None:
-    """An apply does not take away what another field manager owns, so the two never become the same."""
-    world = start()
-    suspend(world)
-    _label_pods(world)
-    world.writes.clear()
-    world.rest()
-    assert world.writes[0] == "apply JobSet"
-    _label_pods(world)
-    world.writes.clear()
-    world.rest()
-    assert world.writes == []
-
-
-def _label_pods(world: World) -> None:
-    assert world.job_set is not None
-    template = world.job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
-    template["metadata"] = {"labels": {"team": "x"}}
-
-
-def _selector_patch(value: str, key: str = "pool") -> dict[str, Any]:
-    pod = {"spec": {"nodeSelector": {key: value}}}
-    node = {"name": "node", "template": {"spec": {"template": pod}}}
-    spec = {"template": {"spec": {"replicatedJobs": [node]}}}
-    return {"manager": "kueue.x-k8s.io/manager", "trainingRuntimeSpec": spec}
-
-
-def test_b027_a_job_that_never_ran_has_no_child_object() -> None:
-    world = World(train_job(suspend=True), runtime())
-    world.settle()
-    kinds = {kind for kind, _ in world.objects}
-    assert kinds == {"TrainJob", "TrainingRuntime", "ConfigMap"}
-
-
-def test_b028_labels_that_a_patch_gives_reach_the_pods_of_a_resumed_job_and_r02_leave_no_empty_map() -> None:
-    world = start()
-    suspend(world)
-    resume(world, runtimePatches=[_label_patch({"kueue.x-k8s.io/podset": "node"})])
-    assert [pod["metadata"]["labels"]["kueue.x-k8s.io/podset"] for pod in world.pods()] == ["node"] * 2
-    world.run_pods()
-    suspend(world)
-    resume(world, runtimePatches=None)
-    assert len(world.pods()) == 2
-    assert not [pod for pod in world.pods() if "kueue.x-k8s.io/podset" in pod["metadata"]["labels"]]
-    assert world.job_set is not None
-    assert "metadata" not in world.job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
-
-
-def _label_patch(labels: dict[str, str]) -> dict[str, Any]:
-    node = {"name": "node", "template": {"spec": {"template": {"metadata": {"labels": labels}}}}}
-    spec = {"template": {"spec": {"replicatedJobs": [node]}}}
-    return {"manager": "kueue.x-k8s.io/manager", "trainingRuntimeSpec": spec}
-
-
-def test_b030_a_paused_job_goes_on_with_another_node_count() -> None:
-    world = start()
-    suspend(world)
-    resume(world, trainer={"numNodes": 5})
-    assert len(world.pods()) == 5
-    assert world.conditions() == {}
-    assert [job["metadata"]["name"] for job in world.of_kind("Job")] == ["demo-node-0"]
-
-
-def test_b032_a_job_of_multikueue_is_not_run_here() -> None:
-    world = World(train_job(managed_by=MULTIKUEUE_CONTROLLER_NAME), runtime())
-    world.settle()
-    assert world.writes == []
-
-
-def test_active_holds_until_the_last_pod_of_a_suspended_job_has_ended() -> None:
-    world = start()
-    world.patch_job(suspend=True)
-    world.settle(ends_pods=False)
-    assert world.counters() == {"node": (0, 0, 0, 1, 1)}
-    first, second = world.pods()
-    world.objects.pop(("Pod", first["metadata"]["name"]))
-    world.settle(ends_pods=False)
-    assert world.counters()["node"][3] == 1
-    world.objects.pop(("Pod", second["metadata"]["name"]))
-    world.settle(ends_pods=False)
-    assert world.counters() == {"node": (0, 0, 0, 0, 1)}
-
-
-def test_jobs_are_renewed_once_per_suspension_and_finished_ones_stay() -> None:
-    setup = step("setup", ancestor="dataset-initializer")
-    node = step(dependsOn=[{"name": "setup", "status": "Complete"}])
-    world = World(train_job(), runtime(setup, node))
-    world.settle()
-    world.finish_pods("setup")
-    world.settle()
-    world.run_pods("node")
-    for _ in range(2):
-        world.settle()
-        before = {job["metadata"]["name"]: job["metadata"]["uid"] for job in world.of_kind("Job")}
-        world.writes.clear()
-        suspend(world)
-        assert world.writes.count("delete Job") == 1
-        after = {job["metadata"]["name"]: job["metadata"]["uid"] for job in world.of_kind("Job")}
-        assert after["demo-setup-0"] == before["demo-setup-0"]
-        assert after["demo-node-0"] != before["demo-node-0"]
-        resume(world)
-        world.run_pods("node")
-
-
-def test_a_pod_that_answers_sigterm_with_success_does_not_count_as_work_after_the_resume() -> None:
-    world = start()
-    world.patch_job(suspend=True)
-    world.settle(ends_pods=False)
-    for pod in world.pods():
-        status = {"phase": "Succeeded", "containerStatuses": []}
-        world.set_pod(pod, status)
-    world.settle()
-    resume(world)
-    assert world.counters() == {"node": (0, 0, 0, 1, 0)}
-    assert len([pod for pod in world.pods() if (pod.get("status") or {}).get("phase") != "Succeeded"]) == 2
-
-
-def test_a_resume_that_comes_before_the_pods_have_ended_waits_for_them() -> None:
-    """1. Suspended. 2. The pods get their grace period. 3. Resumed meanwhile. 4. Nothing is applied yet, the
-    status says what it waits for. 5. The pods end. 6. The Jobs are renewed and the job runs."""
-    world = start()
-    world.patch_job(suspend=True)
-    world.settle(ends_pods=False)
-    world.patch_job(suspend=False)
-    world.settle(ends_pods=False)
-    assert world.job_set is not None
-    assert world.job_set["spec"]["suspend"] is True
-    assert world.status.cause is not None
-    assert world.status.cause.reason == "WaitingForPods"
-    world.settle()
-    assert world.job_set["spec"]["suspend"] is False
-    assert world.status.cause is None
 
 
 def test_a_deadline_counts_from_the_last_resume() -> None:
@@ -605,22 +332,6 @@ def test_r07_the_job_set_is_deleted_again_as_long_as_it_is_there_after_the_deadl
     assert world.job_set is None
 
 
-def test_a_refused_suspension_is_told_and_tried_again() -> None:
-    world = start()
-    world.refuse = lambda action: ("Forbidden", "webhook says no") if isinstance(action, Patch) else None
-    world.patch_job(suspend=True)
-    world.reconcile()
-    assert world.conditions() == {
-        "Suspended": ("True", "Suspended"),
-        "ResourcesCreated": ("False", "Forbidden"),
-    }
-    world.refuse = lambda _: None
-    world.wait(2)
-    world.settle()
-    assert world.conditions() == {"Suspended": ("True", "Suspended")}
-    assert world.pods() == []
-
-
 def test_the_job_set_of_an_unfinished_job_is_made_again_when_somebody_deletes_it() -> None:
     world = start()
     before = world.job_set
@@ -642,6 +353,8 @@ def test_a_job_set_that_finished_and_was_swept_at_once_still_finishes_the_job() 
     [patch] = decide(seen, world.now)
     assert isinstance(patch, PatchStatus)
     assert patch.status.phase == "Complete"
+    [counters] = patch.status.jobs_status or ()
+    assert (counters.succeeded, counters.active, counters.ready) == (1, 0, 0)
 
 
 def test_restarts_are_told_while_the_job_runs() -> None:
@@ -650,14 +363,6 @@ def test_restarts_are_told_while_the_job_runs() -> None:
     world.fail_pod(0, 1)
     world.settle()
     assert (world.status.restarts, world.status.phase) == (1, "Running")
-
-
-def test_r09_a_trainer_block_that_is_added_while_suspended_makes_the_job_set_anew() -> None:
-    world = start(train_job())
-    suspend(world)
-    resume(world, trainer={"image": "other:1"})
-    assert _image(world) == "other:1"
-    assert world.conditions() == {}
 
 
 def test_a_snapshot_that_somebody_deletes_is_written_again() -> None:
@@ -672,10 +377,10 @@ def test_a_snapshot_that_is_lost_with_its_runtime_edited_is_not_replaced_under_a
     world = start()
     suspend(world)
     world.delete("ConfigMap", f"trainer-runtime-{world.status.runtime_snapshot.hash}")  # type: ignore[union-attr]
-    world.put(_as_json(runtime(step(image="two:2"))))
+    world.put(as_json(runtime(step(image="two:2"))))
     resume(world)
     assert world.conditions() == {"ResourcesCreated": ("False", "SnapshotLost")}
-    assert _image(world) == "registry.example/img:1"
+    assert get_image(world) == "registry.example/img:1"
 
 
 def test_finished_jobs_of_the_peer_get_phase_and_times_and_so_a_ttl() -> None:
@@ -712,3 +417,9 @@ def test_never_are_two_job_sets_made_for_one_run() -> None:
     world.reconcile()
     actions = decide(msgspec.structs.replace(world.seen(), job_set=None), world.now)
     assert {a.object["metadata"]["name"] for a in actions if isinstance(a, Apply)} <= {JOB}
+
+
+def test_b032_a_job_of_multikueue_is_not_run_here() -> None:
+    world = World(train_job(managed_by=MULTIKUEUE_CONTROLLER_NAME), runtime())
+    world.settle()
+    assert world.writes == []

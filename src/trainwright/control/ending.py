@@ -13,7 +13,7 @@ import msgspec
 
 from trainwright.api.constants import JOB_SET, STOP_ANNOTATION
 from trainwright.api.jobset import JobSet
-from trainwright.api.meta import Condition, is_controlled_by
+from trainwright.api.meta import Condition
 from trainwright.api.trainjob import Cause
 from trainwright.control.cause import (
     build_cause,
@@ -67,8 +67,8 @@ def find_ending(view: View, start_time: datetime | None, now: datetime) -> Endin
 
 
 def _find_job_set_ending(view: View, now: datetime) -> Ending | None:
-    for job_set in (view.job_set, view.seen.deleted_job_set):
-        if job_set is None or not is_controlled_by(job_set.metadata, view.job.metadata):
+    for job_set in (view.job_set, view.deleted_job_set):
+        if job_set is None:
             continue
         if completed := find_true_condition(job_set, "Completed"):
             return Ending(

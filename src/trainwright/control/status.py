@@ -62,17 +62,13 @@ def build_status(view: View, plan: Plan, problem: Problem | None, now: datetime)
     )
 
 
-def build_final_status(
-    view: View, plan_runtime: Runtime | None, ending: Ending, now: datetime
-) -> TrainJobStatus:
+def build_final_status(view: View, runtime: Runtime | None, ending: Ending, now: datetime) -> TrainJobStatus:
     """Return the status of a job that has just ended. Nothing in it changes afterwards.
 
     Counters of work that goes on are zero: the pods that are left are being ended (cases R07, B013).
     """
     before = view.status
-    counted = build_jobs_status(view, Plan(runtime=plan_runtime)) or ()
-    if view.job_set is None and before.jobs_status:
-        counted = before.jobs_status
+    counted = _count_at_end(view) or build_jobs_status(view, Plan(runtime=runtime)) or ()
     jobs_status = [
         JobStatus(
             name=entry.name, ready=0, succeeded=entry.succeeded, failed=entry.failed, active=0, suspended=0
@@ -96,10 +92,19 @@ def build_final_status(
         phase=ending.type,
         start_time=get_start_time(view, now),
         completion_time=truncate_to_seconds(ending.at),
-        restarts=_get_restarts(view, jobs_status),
+        restarts=_get_restarts(view, counted),
         cause=ending.cause,
         runtime_snapshot=before.runtime_snapshot,
     )
+
+
+def _count_at_end(view: View) -> Sequence[JobStatus] | None:
+    """Return the last counters there are of a job whose JobSet is gone; None where it is there."""
+    if view.job_set is not None:
+        return None
+    last = view.deleted_job_set.status if view.deleted_job_set else None
+    counted = last.replicated_jobs_status if last else None
+    return [_copy(entry) for entry in counted] if counted else view.status.jobs_status
 
 
 def complete_final_status(before: TrainJobStatus, finished: Condition) -> TrainJobStatus:
@@ -244,10 +249,11 @@ def _derive_phase(
 def _get_restarts(view: View, jobs_status: Sequence[JobStatus] | None) -> int | None:
     """Return how often the JobSet started again; None until a child Job was seen at work (`has_begun`)."""
     before = view.status.restarts
-    if view.job_set is None or view.job_set.status is None:
+    job_set = view.job_set or view.deleted_job_set
+    if job_set is None or job_set.status is None:
         return before
     worked = any(e.active or e.ready or e.succeeded or e.failed for e in jobs_status or ())
-    restarts = view.job_set.status.restarts
+    restarts = job_set.status.restarts
     return restarts if worked or restarts or before is not None else None
 
 

@@ -42,8 +42,9 @@ class Place(msgspec.Struct, frozen=True, order=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """The observations about one TrainJob, sorted.
 
-    `job_set` is the job's own JobSet, `foreign_job_set` one of the same name that is not. `jobs` and `pods`
-    belong to `job_set`. `leftover_jobs` and `leftover_pods` carry its name but belong to one that is gone.
+    `job_set` is the job's own JobSet, `deleted_job_set` the last state of one that is gone, `foreign_job_set`
+    one of the same name that is not the job's. `jobs` and `pods` belong to `job_set`; `leftover_jobs` and
+    `leftover_pods` carry its name but belong to one that is gone.
     Live pods are those that have not ended, in their grace period too.
     """
 
@@ -52,6 +53,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     spec: TrainJobSpec
     status: TrainJobStatus
     job_set: JobSet | None
+    deleted_job_set: JobSet | None
     foreign_job_set: JobSet | None
     jobs: tuple[Job, ...]
     pods: tuple[Pod, ...]
@@ -75,7 +77,7 @@ def build_view(seen: Seen) -> View:
     job = seen.train_job
     if job.spec is None:
         raise ValueError(f"TrainJob {job.metadata.name!r} has no spec")
-    own = seen.job_set if seen.job_set and is_controlled_by(seen.job_set.metadata, job.metadata) else None
+    own, deleted = _if_own(seen.job_set, job), _if_own(seen.deleted_job_set, job)
     foreign = seen.job_set if own is None else None
     uid = own.metadata.uid if own else None
     jobs: list[Job] = []
@@ -93,6 +95,7 @@ def build_view(seen: Seen) -> View:
         spec=job.spec,
         status=job.status or TrainJobStatus(),
         job_set=own,
+        deleted_job_set=deleted,
         foreign_job_set=foreign,
         jobs=tuple(jobs),
         pods=tuple(pods),
@@ -149,6 +152,10 @@ def describe_owner(meta: ObjectMeta) -> str:
             earlier = "an earlier " if ref.kind == TRAIN_JOB and ref.name == meta.name else ""
             return f"{earlier}{ref.kind} {ref.name!r}"
     return "nobody (it has no controlling owner)"
+
+
+def _if_own(job_set: JobSet | None, job: TrainJob) -> JobSet | None:
+    return job_set if job_set and is_controlled_by(job_set.metadata, job.metadata) else None
 
 
 def _belongs(meta: ObjectMeta, uid: str | None) -> bool:
