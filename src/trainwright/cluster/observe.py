@@ -1,14 +1,14 @@
-"""From the port to what `decide` looks at: one TrainJob and all that belongs to it.
+"""What `decide` looks at: one TrainJob and all that belongs to it.
 
-Reads only. Objects come as plain JSON and leave as structs of the fields that are used; what is not there is
-None, never an error. The reads are not one snapshot of the cluster, and need not be: whatever changes between
-them wakes the next pass.
+Reads only. `Source` says what is read; there are two: the port (`PortSource`, here), where every read is a
+request, and the operator's caches, where none is. What is not there is None, never an error. The reads are
+not one snapshot of the cluster, and need not be: whatever changes between them wakes the next pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from trainwright.api.batch import Job
 from trainwright.api.constants import (
@@ -16,9 +16,10 @@ from trainwright.api.constants import (
     GROUP,
     JOB_SET,
     JOBSET_NAME,
+    TRAIN_JOB,
     TRAINING_RUNTIME,
 )
-from trainwright.api.core import Event, Pod
+from trainwright.api.core import ConfigMap, Event, Pod
 from trainwright.api.encoding import parse_object
 from trainwright.api.jobset import JobSet
 from trainwright.api.meta import Json, ObjectKey
@@ -26,15 +27,51 @@ from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRun
 from trainwright.api.trainjob import RuntimeRef, TrainJob
 from trainwright.cluster.port import Cluster
 from trainwright.control.seen import Refusal, Seen
-from trainwright.control.snapshot import find_snapshot, list_snapshot_names
+from trainwright.control.snapshot import SNAPSHOT_LABEL, find_snapshot, list_snapshot_names
 from trainwright.errors import NotFound
 
-_RUNTIMES: Final[dict[str, type[TrainingRuntime] | type[ClusterTrainingRuntime]]] = {
+RUNTIME_KINDS: Final[dict[str, type[TrainingRuntime] | type[ClusterTrainingRuntime]]] = {
     TRAINING_RUNTIME: TrainingRuntime,
     CLUSTER_TRAINING_RUNTIME: ClusterTrainingRuntime,
 }
 
 T = TypeVar("T")
+
+
+class Source(Protocol):
+    """Where the objects are read from."""
+
+    async def find_train_job(self, namespace: str, name: str) -> TrainJob | None:
+        """Return the TrainJob, or None."""
+        ...
+
+    async def find_runtime(self, key: ObjectKey) -> Runtime | None:
+        """Return the runtime of either kind, or None."""
+        ...
+
+    async def find_snapshot(self, train_job: TrainJob, name: str) -> Json | None:
+        """Return the ConfigMap of this name, in which a snapshot of the job's runtime may be, or None."""
+        ...
+
+    async def find_job_set(self, namespace: str, name: str) -> JobSet | None:
+        """Return the JobSet, or None."""
+        ...
+
+    async def list_jobs(self, namespace: str, job_set: str) -> Sequence[Job]:
+        """Return the Jobs that carry the JobSet's name, in any order."""
+        ...
+
+    async def list_pods(self, namespace: str, job_set: str) -> Sequence[Pod]:
+        """Return the pods that carry the JobSet's name, in any order."""
+        ...
+
+    async def list_warnings(self, namespace: str, about: Sequence[str]) -> Sequence[Event]:
+        """Return the Warning events about the objects with these uids, in any order."""
+        ...
+
+    async def catch_up(self, key: ObjectKey) -> None:
+        """Wait until what was written about the TrainJob can be read; a while, if it cannot."""
+        ...
 
 
 async def observe(
@@ -44,57 +81,116 @@ async def observe(
     refusal: Refusal | None = None,
     deleted_job_set: JobSet | None = None,
 ) -> Seen | None:
+    """Return what is seen of the TrainJob through the port; None where it does not exist."""
+    return await observe_from(PortSource(cluster), key, refusal=refusal, deleted_job_set=deleted_job_set)
+
+
+async def observe_from(
+    source: Source,
+    key: ObjectKey,
+    *,
+    refusal: Refusal | None = None,
+    deleted_job_set: JobSet | None = None,
+) -> Seen | None:
     """Return what is seen of the TrainJob; None where it does not exist.
 
     `refusal` and `deleted_job_set` are passed on: the caller knows what was refused and what a watch told.
     """
-    body = await _find(cluster, key)
-    if body is None:
+    train_job = await source.find_train_job(key.namespace, key.name)
+    if train_job is None:
         return None
-    train_job = parse_object(body, TrainJob)
-    runtime = await _find_runtime(cluster, key, train_job.spec.runtime_ref) if train_job.spec else None
-    names = list_snapshot_names(train_job, runtime)
-    config_maps = {name: await _find(cluster, ObjectKey("ConfigMap", key.namespace, name)) for name in names}
+    runtime_key = build_runtime_key(train_job.spec.runtime_ref, key.namespace) if train_job.spec else None
+    runtime = await source.find_runtime(runtime_key) if runtime_key else None
+    config_maps = {
+        name: await source.find_snapshot(train_job, name) for name in list_snapshot_names(train_job, runtime)
+    }
     snapshot = find_snapshot(train_job, runtime, config_maps.get)
-    job_set = await _find(cluster, ObjectKey(JOB_SET, key.namespace, key.name))
-    children = {JOBSET_NAME: key.name}
-    jobs = (await cluster.list("Job", key.namespace, children)).items
-    pods = (await cluster.list("Pod", key.namespace, children)).items
-    about = [obj["metadata"]["uid"] for obj in [*([job_set] if job_set else []), *jobs, *pods]]
+    job_set = await source.find_job_set(key.namespace, key.name)
+    jobs = await source.list_jobs(key.namespace, key.name)
+    pods = await source.list_pods(key.namespace, key.name)
+    about = [
+        child.metadata.uid
+        for child in (*([job_set] if job_set else []), *jobs, *pods)
+        if child.metadata.uid is not None
+    ]
     return Seen(
         train_job=train_job,
         runtime=runtime,
         snapshot=snapshot.runtime,
         snapshot_problem=snapshot.problem,
-        job_set=parse_object(job_set, JobSet) if job_set else None,
+        job_set=job_set,
         deleted_job_set=deleted_job_set,
-        jobs=_parse_all(jobs, Job),
-        pods=_parse_all(pods, Pod),
-        events=await _list_warnings(cluster, key.namespace, about),
+        jobs=tuple(jobs),
+        pods=tuple(pods),
+        events=tuple(await source.list_warnings(key.namespace, about)) if about else (),
         refusal=refusal,
     )
 
 
-async def _find(cluster: Cluster, key: ObjectKey) -> Json | None:
-    try:
-        return await cluster.get(key)
-    except NotFound:
-        return None
-
-
-async def _find_runtime(cluster: Cluster, key: ObjectKey, ref: RuntimeRef) -> Runtime | None:
-    """Return the live runtime; None for one that does not exist, or of a kind that is no runtime."""
+def build_runtime_key(ref: RuntimeRef, namespace: str) -> ObjectKey | None:
+    """Return the key of the runtime that a job of this namespace refers to; None for no kind of ours."""
     kind = ref.kind or CLUSTER_TRAINING_RUNTIME
-    if (ref.api_group or GROUP) != GROUP or kind not in _RUNTIMES:
+    if (ref.api_group or GROUP) != GROUP or kind not in RUNTIME_KINDS:
         return None
-    body = await _find(cluster, ObjectKey(kind, key.namespace if kind == TRAINING_RUNTIME else "", ref.name))
-    return None if body is None else parse_object(body, _RUNTIMES[kind])
+    return ObjectKey(kind, namespace if kind == TRAINING_RUNTIME else "", ref.name)
 
 
-async def _list_warnings(cluster: Cluster, namespace: str, about: Sequence[str]) -> tuple[Event, ...]:
-    events = await cluster.list_events(namespace, about) if about else []
-    return _parse_all([event for event in events if event.get("type") == "Warning"], Event)
+class PortSource:
+    """Reads through the port. What was written can be read at once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def find_train_job(self, namespace: str, name: str) -> TrainJob | None:
+        """Return the TrainJob, or None."""
+        body = await self._find(ObjectKey(TRAIN_JOB, namespace, name))
+        return None if body is None else parse_object(body, TrainJob)
+
+    async def find_runtime(self, key: ObjectKey) -> Runtime | None:
+        """Return the runtime of either kind, or None."""
+        body = await self._find(key)
+        return None if body is None else parse_object(body, RUNTIME_KINDS[key.kind])
+
+    async def find_snapshot(self, train_job: TrainJob, name: str) -> Json | None:
+        """Return the ConfigMap, or None."""
+        return await self._find(ObjectKey("ConfigMap", train_job.metadata.namespace or "", name))
+
+    async def find_job_set(self, namespace: str, name: str) -> JobSet | None:
+        """Return the JobSet, or None."""
+        body = await self._find(ObjectKey(JOB_SET, namespace, name))
+        return None if body is None else parse_object(body, JobSet)
+
+    async def list_jobs(self, namespace: str, job_set: str) -> Sequence[Job]:
+        """Return the Jobs that carry the JobSet's name."""
+        return _parse_all((await self._cluster.list("Job", namespace, {JOBSET_NAME: job_set})).items, Job)
+
+    async def list_pods(self, namespace: str, job_set: str) -> Sequence[Pod]:
+        """Return the pods that carry the JobSet's name."""
+        return _parse_all((await self._cluster.list("Pod", namespace, {JOBSET_NAME: job_set})).items, Pod)
+
+    async def list_warnings(self, namespace: str, about: Sequence[str]) -> Sequence[Event]:
+        """Return the Warning events about the objects with these uids."""
+        events = await self._cluster.list_events(namespace, about)
+        return _parse_all([event for event in events if event.get("type") == "Warning"], Event)
+
+    async def catch_up(self, key: ObjectKey) -> None:
+        """Return at once."""
+
+    async def list_train_jobs(self, namespace: str) -> list[TrainJob]:
+        """Return the TrainJobs of a namespace."""
+        return _parse_all((await self._cluster.list(TRAIN_JOB, namespace)).items, TrainJob)
+
+    async def list_snapshots(self, namespace: str) -> list[ConfigMap]:
+        """Return the runtime snapshots of a namespace."""
+        listed = await self._cluster.list("ConfigMap", namespace, {SNAPSHOT_LABEL: "true"})
+        return _parse_all(listed.items, ConfigMap)
+
+    async def _find(self, key: ObjectKey) -> Json | None:
+        try:
+            return await self._cluster.get(key)
+        except NotFound:
+            return None
 
 
-def _parse_all(bodies: Sequence[Json], kind: type[T]) -> tuple[T, ...]:
-    return tuple(parse_object(body, kind) for body in bodies)
+def _parse_all(bodies: Sequence[Json], kind: type[T]) -> list[T]:
+    return [parse_object(body, kind) for body in bodies]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import Final
 
 from trainwright.api.core import ConfigMap
 from trainwright.api.jobset import JobSet
@@ -21,7 +22,17 @@ from trainwright.control.seen import Refusal
 from trainwright.control.snapshot import find_unused_snapshots
 from trainwright.errors import Conflict, NotFound
 
-__all__ = ["Outcome", "observe", "perform", "reconcile", "reconcile_from", "sweep_snapshots"]
+__all__ = [
+    "Outcome",
+    "delete_snapshots",
+    "observe",
+    "perform",
+    "reconcile",
+    "reconcile_from",
+    "sweep_snapshots",
+]
+
+_ATTEMPTS: Final = 3  # to decide about a TrainJob that changes under our hands
 
 
 async def reconcile(
@@ -35,10 +46,15 @@ async def reconcile(
 
     Reads through the port. Snapshots that nobody uses any more go when the TrainJob is gone.
     """
-    outcome = await reconcile_from(PortSource(cluster), cluster, key, clock, deleted_job_set=deleted_job_set)
-    if outcome.is_gone:
-        await sweep_snapshots(cluster, key.namespace, clock())
-    return outcome.requeue_after
+    source = PortSource(cluster)
+    for _ in range(_ATTEMPTS):
+        outcome = await reconcile_from(source, cluster, key, clock, deleted_job_set=deleted_job_set)
+        if outcome is None:
+            await sweep_snapshots(cluster, key.namespace, clock())
+            return None
+        if not outcome.is_stale:
+            return outcome.requeue_after
+    return MIN_RETRY_SECONDS
 
 
 async def reconcile_from(
@@ -48,20 +64,21 @@ async def reconcile_from(
     clock: Callable[[], datetime],
     *,
     deleted_job_set: JobSet | None = None,
-) -> Outcome:
-    """Bring one TrainJob a step further: what is read comes from `source`, what is written goes to `cluster`.
+) -> Outcome | None:
+    """Observe, decide and perform; None where there is no TrainJob, or none any more.
 
-    What the target refuses is told in the status, and tried again later. Raises what `perform` and the
-    reads raise when the target is out of reach.
+    What is read comes from `source`, what is written goes to `cluster`. What the target refuses is told in
+    the status, and tried again later. An outcome that is stale wants another look at once. Raises what
+    `perform` and the reads raise when the target is out of reach.
     """
     outcome = await _pass(source, cluster, key, clock, None, deleted_job_set)
-    if outcome.refusal is None:
+    if outcome is None or outcome.refusal is None:
         return outcome
     # Decided again with the refusal, which only tells it: a write that was refused waits.
     await source.catch_up(key)
     told = await _pass(source, cluster, key, clock, outcome.refusal, deleted_job_set)
-    if told.requeue_after is None and not told.is_gone:
-        return Outcome(refusal=outcome.refusal, requeue_after=MIN_RETRY_SECONDS)
+    if told is not None and told.refusal is not None:
+        return Outcome(refusal=told.refusal, requeue_after=MIN_RETRY_SECONDS)
     return told
 
 
@@ -79,10 +96,9 @@ async def delete_snapshots(cluster: Cluster, unused: Iterable[ConfigMap]) -> Non
     """Delete these snapshots, unless somebody was faster."""
     for config_map in unused:
         metadata = config_map.metadata
+        key = ObjectKey("ConfigMap", metadata.namespace or "", metadata.name)
         try:
-            await cluster.delete(
-                ObjectKey("ConfigMap", metadata.namespace or "", metadata.name), metadata.uid
-            )
+            await cluster.delete(key, metadata.uid)
         except (NotFound, Conflict):
             continue
 
@@ -94,15 +110,13 @@ async def _pass(
     clock: Callable[[], datetime],
     refusal: Refusal | None,
     deleted_job_set: JobSet | None,
-) -> Outcome:
-    """Observe, decide and perform once."""
+) -> Outcome | None:
+    """Observe, decide and perform once; None where there is no TrainJob, or none any more."""
     seen = await observe_from(source, key, refusal=refusal, deleted_job_set=deleted_job_set)
     if seen is None:
-        return Outcome(is_gone=True)
+        return None
     now = clock()
     actions = decide(seen, now)
-    outcome = await perform(cluster, actions, now, train_job_uid=seen.train_job.metadata.uid)
+    outcome = await perform(cluster, actions, now, observed=seen.train_job)
     ends_itself = any(isinstance(action, Delete) and action.key == key for action in actions)
-    if ends_itself and outcome.refusal is None:
-        return Outcome(is_gone=True)
-    return outcome
+    return None if ends_itself and outcome.refusal is None else outcome
