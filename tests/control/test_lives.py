@@ -8,7 +8,7 @@ import pytest
 from control.builders import RUNTIME_KINDS, cluster_runtime, runtime, step, train_job
 from control.lives import as_json, get_image, resume, start, suspend
 from control.world import JOB, World, refuse_kind
-from trainwright.api.constants import STOP_ANNOTATION
+from trainwright.api.constants import MULTIKUEUE_CONTROLLER_NAME, STOP_ANNOTATION
 from trainwright.api.jobset import JobSet
 from trainwright.control import decide
 from trainwright.control.actions import Apply, Delete, PatchStatus
