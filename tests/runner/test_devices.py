@@ -1,4 +1,4 @@
-"""GPUs: found without a process, held across processes. The machine's own files are a tree made by the test."""
+"""GPUs: found without a process, held across processes, on a machine whose files the test makes."""
 
 from __future__ import annotations
 

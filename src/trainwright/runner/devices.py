@@ -1,11 +1,12 @@
 """Which NVIDIA GPUs this machine has, and which job has which, across all jobs of the user.
 
-Listing does not import torch and, where /proc tells, starts no process; the first source that answers counts:
-/proc/driver/nvidia, then libnvidia-ml through `nvidia-ml-py` where it is installed, then `nvidia-smi`. Containers
-may have /dev/nvidia0 but no /proc entry, so an empty /proc is no answer as long as /dev says otherwise.
+Listing does not import torch and, where /proc tells, starts no process; the first source that answers
+counts: /proc/driver/nvidia, then libnvidia-ml through `nvidia-ml-py` where it is installed, then
+`nvidia-smi`. Containers may have /dev/nvidia0 but no /proc entry, so an empty /proc is no answer as long as
+/dev says otherwise.
 
-A claim is a lock file per GPU, named by its UUID (MIG devices have nothing else) and held by flock: the kernel gives
-it up when the holder dies, however it dies.
+A claim is a lock file per GPU, named by its UUID (MIG devices have nothing else) and held by flock: the
+kernel gives it up when the holder dies, however it dies.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class DeviceLease:
 def list_gpus(environment: Mapping[str, str], root: Path = Path("/")) -> tuple[Gpu, ...]:
     """Return the GPUs that may be used, in the order in which they are to be handed out.
 
-    CUDA_VISIBLE_DEVICES of the environment, where it is set, limits and orders them; it takes indexes, UUIDs and
-    unambiguous beginnings of UUIDs, and ends at the first entry that is none, as CUDA reads it.
+    CUDA_VISIBLE_DEVICES of the environment, where it is set, limits and orders them; it takes indexes,
+    UUIDs and unambiguous beginnings of UUIDs, and ends at the first entry that is none, as CUDA reads it.
     `root` is where /proc and /dev are looked for.
     """
     found = _read_proc(root) or (_ask_driver() if any((root / "dev").glob("nvidia[0-9]*")) else ())

@@ -1,14 +1,15 @@
 """Reads what the containers of a job have printed, while they run or afterwards.
 
-The files are written by `executors.output`: `<container>.log` has everything a container printed, a line of a rank
-marked with `[rank3] ` where torchrun tells ranks apart; `ranks/<rank>.log` has one rank alone. Full files are renamed
-to `.1`, `.2`, ...; a reader that follows keeps the file open and goes on in the next younger one, so that no line is
-lost or seen twice as long as it is not more than the kept files behind.
+The files are written by `executors.output`: `<container>.log` has everything a container printed, a line of
+a rank marked with `[rank3] ` where torchrun tells ranks apart; `ranks/<rank>.log` has one rank alone. Full
+files are renamed to `.1`, `.2`, ...; a reader that follows keeps the file open and goes on in the next
+younger one, so that no line is lost or seen twice as long as it is not more than the kept files behind.
 """
 
 from __future__ import annotations
 
 import asyncio
+import glob
 import os
 import re
 from collections import deque
@@ -46,10 +47,13 @@ class LogFile:
 
     def list_generations(self) -> list[Path]:
         """Return the files that exist, oldest first."""
-        older: list[Path] = []
-        while (path := Path(f"{self.path}.{len(older) + 1}")).exists():
-            older.append(path)
-        return [*reversed(older), self.path]
+        older: dict[int, Path] = {}
+        for path in self.path.parent.glob(f"{glob.escape(self.path.name)}.*"):
+            # In the middle of a rotation one number may be free.
+            number = path.name.removeprefix(f"{self.path.name}.")
+            if number.isdigit():
+                older[int(number)] = path
+        return [*(older[number] for number in sorted(older, reverse=True)), self.path]
 
     def read_tail(self, lines: int, most_bytes: int | None = None) -> list[bytes]:
         """Return the last lines without their ends, of at most so many bytes in all."""
@@ -171,8 +175,8 @@ async def read_logs(
 ) -> AsyncIterator[OutputLine]:
     """Yield the output of all pods below a folder, or of one global rank; `tail` counts per file.
 
-    When following, pods that come later are found too, and the end is when `is_finished` says so and everything is
-    read. Otherwise pods follow one another, in the order in which they began.
+    When following, pods that come later are found too, and the end is when `is_finished` says so and
+    everything is read. Otherwise pods follow one another, in the order in which they began.
     """
     followers: dict[Path, LogFollower] = {}
     try:

@@ -1,20 +1,22 @@
 """The environment and the command line of a container, as Kubernetes makes them, fitted to one machine.
 
-Pure. In come the container, its pod and the `PodContext`; out come names and values, and what is missing. The order,
-weakest first:
+Pure. In come the container, its pod and the `PodContext`; out come names and values, and what is missing.
+The order, weakest first:
 
-1. the environment of whoever submitted the job, without the identity that an outer launcher gave *that* process;
+1. the environment of whoever submitted the job, without the identity that an outer launcher gave *that*
+   process;
 2. `extra_environment` of the context;
 3. defaults of ours for a machine that several pods share (`build_defaults`);
 4. the pod's `envFrom` and `env`, with ports and, without namespaces, addresses rewritten.
 
-Ports: rendezvous servers listen on every address, so two jobs cannot both have 29500. `context.ports` maps it to the
-job's own port, and these are rewritten, in values and arguments of the pod (never in what was inherited):
+Ports: rendezvous servers listen on every address, so two jobs cannot both have 29500. `context.ports` maps
+it to the job's own port, and these are rewritten, in values and arguments of the pod (never in what was
+inherited):
 
 | where | example |
 |---|---|
-| a variable whose name ends in PORT and whose whole value is the port | `PET_MASTER_PORT=29500`, `MASTER_PORT=29500` |
-| `HOST:PORT` with a host of this job, localhost, 127.x.y.z or `[::1]` | `PET_RDZV_ENDPOINT=demo-node-0-0.demo:29500` |
+| a variable whose name ends in PORT and whose whole value is the port | `PET_MASTER_PORT=29500` |
+| `HOST:PORT` with a host of this job, localhost, 127.x.y.z or `[::1]` | `tcp://demo-node-0-0.demo:29500` |
 | an option whose name ends in port, and its value | `--master-port=29500`, `--master_port 29500` |
 
 Source: Kubernetes documentation, "Define dependent environment variables"; spec 02 sections 5.2 and 14.3.
@@ -48,7 +50,8 @@ RENDEZVOUS: Final = (constants.PET_MASTER_ADDR, "MASTER_ADDR", "PET_RDZV_ENDPOIN
 # (ASCII record and unit separators) tell the mark from text; `logs` takes it away again.
 RANK_MARK_TEMPLATE: Final = "\x1e${rank}\x1f"
 _RANK_LOG_VARIABLES: Final = (
-    "PET_TEE", "PET_REDIRECTS", "PET_LOG_DIR", "PET_LOCAL_RANKS_FILTER", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+    "PET_TEE", "PET_REDIRECTS", "PET_LOG_DIR", "PET_LOCAL_RANKS_FILTER",
+    "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
 )  # fmt: skip
 _VARIABLE: Final = re.compile(r"\$(?:\$|\(([A-Za-z_.\-][A-Za-z0-9_.\-]*)\))")
 _LOOPBACK: Final = r"localhost|127(?:\.\d{1,3}){3}|\[::1\]"
@@ -148,8 +151,8 @@ def build_defaults(
 ) -> dict[str, str]:
     """Return what we set where neither the pod nor, but for the identity, the submitter does.
 
-    Output is not held back (a log must be current), threads are shared out among all processes of the job, and
-    network libraries are led to the loopback where the names of the pods do not lead there.
+    Output is not held back (a log must be current), threads are shared out among all processes of the job,
+    and network libraries are led to the loopback where the names of the pods do not lead there.
     """
     metadata = identity.pod.get("metadata") or {}
     index = (metadata.get("annotations") or {}).get(constants.COMPLETION_INDEX)
@@ -162,9 +165,9 @@ def build_defaults(
             defaults |= {"PET_TEE": "3", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": RANK_MARK_TEMPLATE}
     if not machine.own_names:
         loopback = "lo" if machine.is_linux else "lo0"
-        defaults |= {name: loopback for name in ("GLOO_SOCKET_IFNAME", "HYDRA_IFACE", "I_MPI_HYDRA_IFACE")}
+        defaults |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "HYDRA_IFACE", "I_MPI_HYDRA_IFACE"), loopback)
         if len(context.host_names) > 1:
-            # Several "nodes" with one host name: Open MPI's shared memory and its coll/han give wrong results.
+            # "Nodes" with one host name: Open MPI's shared memory and its coll/han give wrong results.
             defaults |= {"OMPI_MCA_coll": "^han", "OMPI_MCA_btl": "tcp,self"}
     elif context.devices and len(context.host_names) > 1:
         # NCCL takes host names for machines; pods that share one machine reach each other's GPUs directly.
@@ -221,7 +224,7 @@ def find_rendezvous_hosts(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _build_forced(own: Mapping[str, str], context: PodContext, machine: Machine) -> dict[str, str]:
-    """Return the values that must be numbers before torchrun sees them: `auto` would count all CPUs per pod."""
+    """Return what must be a number before torchrun sees it: with `auto` every pod would count all CPUs."""
     if own.get(constants.PET_NPROC_PER_NODE) not in ("auto", "cpu"):
         return {}
     processes = count_processes(own, context, machine)
@@ -293,7 +296,7 @@ def _read_source(
 
 
 def read_field(path: str, identity: PodIdentity) -> str:
-    """Return a field of the pod as the downward API does; a key of a map may be in brackets. Raises Missing."""
+    """Return a field of the pod as the downward API does, also `metadata.labels['key']`. Raises Missing."""
     metadata = identity.pod.get("metadata") or {}
     spec = identity.pod.get("spec") or {}
     if match := re.fullmatch(r"metadata\.(labels|annotations)\['([^']*)'\]", path):
@@ -318,7 +321,7 @@ def read_field(path: str, identity: PodIdentity) -> str:
 
 
 def read_resource(reference: Json, container: Json, pod: Json, machine: Machine) -> str:
-    """Return a request or limit, in units of `divisor`, rounded up; what is not set is the whole machine's."""
+    """Return a request or limit, in units of `divisor`, rounded up; without a limit it is the machine's."""
     if name := reference.get("containerName"):
         spec = pod.get("spec") or {}
         every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]

@@ -1,8 +1,8 @@
 """What a pod comes to on one machine: programs, files and mounts. Pure.
 
-In come a core/v1 Pod, its `PodContext` and the facts about the machine; out comes a `PodPlan`, which an executor
-carries out. What keeps a container from starting is part of the plan (`Obstacle`), in Kubernetes' words, because that is
-where `explain` looks for it. `image` is read by nobody here.
+In come a core/v1 Pod, its `PodContext` and the facts about the machine; out comes a `PodPlan`, which an
+executor carries out. What keeps a container from starting is part of the plan (`Obstacle`), in Kubernetes'
+words, because that is where `explain` looks for it. `image` is read by nobody here.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume that some container mounts. `path` is on the host (claim, hostPath), `host_type` hostPath's type."""
+    """A volume that some container mounts; `path` (claim, hostPath) and `host_type` are the host's."""
 
     name: str
     kind: VolumeKind
@@ -103,7 +103,7 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod. `hosts` is what its /etc/hosts says about the job; `unschedulable` keeps it from being placed."""
+    """One pod. `hosts` goes into its /etc/hosts; `unschedulable` is what keeps it from being placed."""
 
     namespace: str
     name: str
@@ -155,7 +155,7 @@ def plan_pod(pod: Json, context: PodContext, machine: Machine) -> PodPlan:
 
 
 class _Planner:
-    """Plans containers one by one and gathers the volumes that they mount: one that nobody mounts is not made."""
+    """Plans containers and gathers the volumes that they mount: one that nobody mounts is not made."""
 
     def __init__(self, identity: PodIdentity, context: PodContext, machine: Machine) -> None:
         self._identity = identity

@@ -82,10 +82,20 @@ def read_log(folder: Path, container: str = "node") -> str:
 
 async def until_exists(path: Path) -> str:
     """Wait until a file has content, for a bounded time; return it."""
+    await until_true(lambda: read_text(path) != "")
+    return read_text(path)
+
+
+def read_text(path: Path) -> str:
+    """Return what a file has, nothing where there is none."""
+    return path.read_text() if path.exists() else ""
+
+
+async def until_true(holds: Callable[[], bool]) -> None:
+    """Wait for something that only looking again shows, for a bounded time."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not (path.exists() and path.stat().st_size):
+        while not holds():  # noqa: ASYNC110 (other processes set no events of ours)
             await asyncio.sleep(0.005)
-    return path.read_text()
 
 
 def list_processes(marker: str) -> list[int]:

@@ -1,8 +1,8 @@
 """Runs the tests of this folder once more as a plain user, where this run is root's.
 
-A user namespace takes the place of root's rights there, and every path has other permissions. The user 65534 may
-not look into root's home, where the interpreter and the packages may lie: a mount namespace of its own
-shows just those to it, at their own paths.
+A user namespace takes the place of root's rights there, and every path has other permissions. The user
+65534 may not look into root's home, where the interpreter and the packages may lie: a mount namespace of
+its own shows just those to it, at their own paths.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def test_everything_holds_for_a_plain_user():
             below = [str(path.resolve()) for path in needed if path.resolve().is_relative_to(closed[0])]
             with tempfile.TemporaryDirectory(prefix="tw-stash-") as stash:
                 command = [
-                    "unshare", "--mount", "sh", "-c", LAUNCH, "sh", stash, str(closed[0]), ":".join(below), *command,
+                    "unshare", "--mount", "sh", "-c", LAUNCH, "sh",
+                    stash, str(closed[0]), ":".join(below), *command,
                 ]  # fmt: skip
                 result = run(command, home, packages)
         else:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from runner.executors.pods import (
     complete,
     context,
@@ -21,7 +22,6 @@ from runner.executors.pods import (
     until,
     until_exists,
 )
-
 from trainwright.api.core import PodStatus
 from trainwright.errors import UsageError
 from trainwright.runner.executors.container_run import Backoff
@@ -56,6 +56,14 @@ def processes():
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "pods" / "demo-node-0-0-abcde"
+
+
+def list_names(folder: str) -> list[str]:
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def exists(path: str) -> bool:
+    return Path(path).exists()
 
 
 def terminated(status: PodStatus, number: int = 0):
@@ -129,7 +137,7 @@ async def test_a_termination_message_file_is_read(namespaces, folder):
     path = "/etc/trainwright-test-message"
     body = shell(f"printf because > {path}; exit 1", terminationMessagePath=path)
     assert terminated(await complete(namespaces, pod(body), context(folder))).message == "because"
-    assert not Path(path).exists()
+    assert not exists(path)
 
 
 # Names, environment, programs.
@@ -198,7 +206,7 @@ async def test_the_temporary_folder_is_short_private_and_gone_afterwards(executo
     path, mode = read_log(folder).split()
     assert len(path) < 64
     assert mode == "700"
-    assert not Path(path).exists()
+    assert not exists(path)
 
 
 # Volumes.
@@ -232,13 +240,13 @@ async def test_volumes_are_at_their_real_paths_and_the_host_does_not_change(name
         {"name": "scratch", "emptyDir": {}},
     ]
     surroundings = context(folder, config_maps=CONFIG_MAP, claims={"data": claim})
-    before = sorted(os.listdir("/")), sorted(os.listdir("/etc"))
+    before = list_names("/"), list_names("/etc")
     status = await complete(namespaces, pod(body, volumes=volumes), surroundings)
     assert status.phase == "Succeeded", read_log(folder)
     assert read_log(folder).splitlines() == [
         "a slots=2", "data", "written", "hello", "Read-only file system", "/usr/bin/env", "proc",
     ]  # fmt: skip
-    assert (sorted(os.listdir("/")), sorted(os.listdir("/etc"))) == before
+    assert (list_names("/"), list_names("/etc")) == before
     assert sorted(path.name for path in folder.iterdir()) == ["began", "node.log"]
 
 
@@ -258,7 +266,7 @@ async def test_a_volume_may_be_mounted_inside_another_and_a_single_file_over_a_f
 
 
 async def test_a_mount_point_among_ones_own_files_hides_nothing(namespaces, folder, tmp_path):
-    """What a script saves beside a missing mount point must be there after the pod; the mount point must not."""
+    """What a script saves beside a missing mount point is there after the pod; the mount point is not."""
     work = tmp_path / "work"
     work.mkdir()
     body = shell(
@@ -286,7 +294,8 @@ async def test_memory_is_limited_and_private(namespaces, folder):
 
 async def test_without_namespaces_mount_paths_are_rewritten(processes, folder):
     body = shell(
-        "cat /etc/trainwright-test/hostfile $FILE; echo x > /trainwright-test/x; cat /trainwright-test/in/hostfile",
+        "cat /etc/trainwright-test/hostfile $FILE; echo x > /trainwright-test/x; "
+        "cat /trainwright-test/in/hostfile",
         env=[{"name": "FILE", "value": "/etc/trainwright-test/hostfile"}],
         volumeMounts=[
             {"name": "config", "mountPath": "/etc/trainwright-test"},
@@ -381,7 +390,8 @@ async def test_an_init_container_that_fails_keeps_the_others_from_starting(execu
 
 async def test_a_sidecar_runs_beside_the_others_and_ends_after_them(executor, folder, tmp_path):
     sidecar = shell(
-        f"trap 'echo bye > {tmp_path}/bye; exit 0' TERM; echo up > {tmp_path}/up; while :; do sleep 0.01; done",
+        f"trap 'echo bye > {tmp_path}/bye; exit 0' TERM; echo up > {tmp_path}/up; "
+        "while :; do sleep 0.01; done",
         name="helper",
         restartPolicy="Always",
     )
@@ -516,10 +526,10 @@ async def test_the_end_is_final(executor, folder):
 async def test_no_descriptor_is_left_after_many_pods(executor, tmp_path):
     for number in range(3):
         await complete(executor, pod(shell("true")), context(tmp_path / f"warm-{number}"))
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list_names("/proc/self/fd"))
     for number in range(20):
         await complete(executor, pod(shell("true")), context(tmp_path / f"pod-{number}"))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list_names("/proc/self/fd")) == before
 
 
 async def test_two_pods_with_the_same_paths_do_not_disturb_each_other(namespaces, tmp_path):

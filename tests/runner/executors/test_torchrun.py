@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runner.executors.pods import context, end, list_processes, pod, read_log
 
+from runner.executors.pods import context, end, list_processes, pod, read_log
 from trainwright.runner.executors.process import ProcessExecutor
 from trainwright.runner.executors.trial import try_namespaces
 from trainwright.runner.logs import list_ranks, read_logs

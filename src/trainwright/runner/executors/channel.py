@@ -30,7 +30,7 @@ _NOT_STARTED: Final = 128
 
 
 class ContainerSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a container needs to start. `host_name` and `layout` count only where it has its own mounts."""
+    """All that a container needs to start. `host_name` and `layout` are for one with its own mounts."""
 
     isolation: Isolation
     argv: Sequence[str]

@@ -28,7 +28,8 @@ _RESET_AFTER_SECONDS: Final = 600.0
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a container waits before it starts again: not at all the first time, then twice as long each time.
+    """How long a container waits before it starts again: not at all the first time, then twice as long each
+    time.
 
     The defaults are a kubelet's.
     """
@@ -128,7 +129,7 @@ class ContainerRun:
                 pump.abandon()
                 return None
             if not setup.argv:
-                raise ProgramMissing(self.plan.name)  # noqa: TRY301 (one place says what a failed start is)
+                raise ProgramMissing(self.plan.name)
             channel = await ContainerChannel.open(setup, pump.write_end)
         except (OSError, ValueError, ProgramMissing) as error:
             pump.abandon()

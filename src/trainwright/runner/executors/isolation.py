@@ -31,8 +31,8 @@ PROCESSES = Isolation()
 def separates_pids(isolation: Isolation, environment: Mapping[str, str], *, shares_gpus: bool) -> bool:
     """Say whether a pod gets a PID namespace; TRAINWRIGHT_PID_NAMESPACE=auto|yes|no has the last word.
 
-    Pods of one job that have GPUs share the machine's: CUDA IPC, by which NCCL moves data between the GPUs of one
-    machine, needs to see the other process. Raises UsageError for another value.
+    Pods of one job that have GPUs share the machine's: CUDA IPC, by which NCCL moves data between the GPUs
+    of one machine, needs to see the other process. Raises UsageError for another value.
     """
     wanted = environment.get(PID_NAMESPACE_ENV, "auto")
     if wanted not in ("auto", "yes", "no"):

@@ -1,15 +1,15 @@
 """Works out how volumes get to their mount paths, where many of these paths do not exist on the host.
 
-The host is looked at but never changed, with one exception that the caller carries out. The result is a list of
-primitive operations that `pod_init` performs in the container's mount namespace:
+The host is looked at but never changed, with one exception that the caller carries out. The result is a
+list of primitive operations that `pod_init` performs in the container's mount namespace:
 
 - a mount path that exists is bound over;
 - one inside another volume is made there, as a kubelet does;
-- for one that does not exist (`/workspace/dataset`, `/etc/mpi`), a new root is built on a tmpfs: the directories on
-  the way to it (`/`, `/etc`) are made anew, and each of their entries is bound from the host. What a program creates
-  directly in such a directory is in memory and gone with the pod;
-- therefore a directory where people keep data (home, working directory, /tmp, /data/mine) is not rebuilt: there the
-  empty mount point is made on the host and removed at the end.
+- for one that does not exist (`/workspace/dataset`, `/etc/mpi`), a new root is built on a tmpfs: the
+  directories on the way to it (`/`, `/etc`) are made anew, and each of their entries is bound from the
+  host. What a program creates directly in such a directory is in memory and gone with the pod;
+- therefore a directory where people keep data (home, working directory, /tmp, /data/mine) is not rebuilt:
+  there the empty mount point is made on the host and removed at the end.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _rebuild(directory: str, opened: set[str], prefix: str) -> Iterable[tuple[st
         for entry in sorted(entries, key=lambda entry: entry.name):
             place = prefix + entry.path
             if entry.is_symlink():
-                yield "link", place, os.readlink(entry.path)
+                yield "link", place, str(Path(entry.path).readlink())
             elif entry.path in opened:
                 yield "directory", place
                 yield from _rebuild(entry.path, opened, prefix)

@@ -1,11 +1,14 @@
-"""Takes what a container prints to its log files: the whole, and one file per rank where torchrun tells them apart.
+"""Takes what a container prints to its log files: the whole, and one file per rank where torchrun tells
+them apart.
 
-The container writes into a pipe and waits when we do not keep up, so nothing is held in memory. A full disk costs
-output, never the training: what cannot be written is counted and said in the log as soon as there is room.
+The container writes into a pipe and waits when we do not keep up, so nothing is held in memory. A full disk
+costs output, never the training: what cannot be written is counted and said in the log as soon as there is
+room.
 
-torchrun sends every line of a rank through itself with a mark in front (`pod_env.RANK_MARK_TEMPLATE`; versions that do
-not know the template print `[default0]:` with the local rank). The mark may stand in the middle of a line, because
-torchrun reads a line that is not finished; so the lines of each rank are put together here.
+torchrun sends every line of a rank through itself with a mark in front (`pod_env.RANK_MARK_TEMPLATE`;
+versions that do not know the template print `[default0]:` with the local rank). The mark may stand in the
+middle of a line, because torchrun reads a line that is not finished; so the lines of each rank are put
+together here.
 """
 
 from __future__ import annotations
@@ -145,8 +148,8 @@ class ContainerOutput:
     def build_termination_message(self) -> str:
         """Return the last 80 lines or 2048 bytes, as a kubelet does with FallbackToLogsOnError.
 
-        Where torchrun failed these would be its own long report; the last lines of the rank that failed first are
-        worth more, and come with what the report says about it.
+        Where torchrun failed these would be its own long report; the last lines of the rank that failed
+        first are worth more, and come with what the report says about it.
         """
         lines = LogFile(self.path).read_tail(_TERMINATION_LINES, _TERMINATION_BYTES)
         text = b"\n".join(lines).decode(errors="replace")

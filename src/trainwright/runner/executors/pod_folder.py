@@ -1,12 +1,12 @@
 """What a pod has on disk: volumes, its /etc/hosts, its TMPDIR; and how a container gets to see it.
 
-Everything lies in the pod's own folder of the state directory, with two exceptions that are written down there first,
-so that `remove_leftovers` finds them after a crash: TMPDIR, whose path must be short (a socket's path has 108
-characters), and mount points in places where people keep data.
+Everything lies in the pod's own folder of the state directory, with two exceptions that are written down
+there first, so that `remove_leftovers` finds them after a crash: TMPDIR, whose path must be short (a
+socket's path has 108 characters), and mount points in places where people keep data.
 
-Without mount namespaces nothing can be mounted. Then the mount paths in arguments and variables are replaced by where
-the volume really is; a path that no argument mentions is made a link to it, where there is nothing yet and the user
-may make one; else the container waits and says why.
+Without mount namespaces nothing can be mounted. Then the mount paths in arguments and variables are
+replaced by where the volume really is; a path that no argument mentions is made a link to it, where there
+is nothing yet and the user may make one; else the container waits and says why.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class PodFolder:
         )
 
     def read_termination_file(self, container: ContainerPlan) -> str:
-        """Return what the container wrote to its terminationMessagePath; only a path of its own is provided."""
+        """Return what the container wrote to its terminationMessagePath, where that is not the default."""
         try:
             with self._termination_file(container).open("rb") as file:
                 return file.read(4096).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The program that becomes one container of a pod: namespaces, mounts, PID 1, and the death of all that is left.
+"""The program that becomes one container of a pod: namespaces, mounts, PID 1, and the end of all of it.
 
 It runs by path with `python -I -S`, so that it starts in some 20 ms and sees nothing of the user's Python; it
 imports the standard library only and nothing of ours. The executor talks to it over a socket that is its
@@ -54,7 +54,7 @@ MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-# What statvfs says of a mount -> the flag that a remount must repeat: a user namespace may not drop them (EPERM).
+# What statvfs says of a mount -> the flag that a remount must repeat: a user namespace may not drop it.
 LOCKED_FLAGS = {2: MS_NOSUID, 4: MS_NODEV, 8: MS_NOEXEC, 1024: 1024, 2048: 2048, 4096: 1 << 21}
 # glibc has no wrapper for pivot_root.
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
@@ -105,9 +105,11 @@ class Channel:
         self._pending = b""
 
     def fileno(self) -> int:
+        """For poll."""
         return self._socket.fileno()
 
     def close(self) -> None:
+        """Close this process's end."""
         self._socket.close()
 
     def read_configuration(self) -> Config:
@@ -155,6 +157,7 @@ class StartReport:
 
     @property
     def message(self) -> Config:
+        """What to tell the executor."""
         if not self._error:
             return {"started": True}
         return {"error": {"reason": "StartError", "message": self._error.decode(errors="replace")}}
@@ -235,7 +238,7 @@ class Container:
     def _be_init(self, started_write: int) -> int:
         """PID 1: mount /proc, run the main process, reap, and return its exit code."""
         _die_with_parent(None)
-        # The parent is outside the namespace, so its pid reads as 0; its death before prctl shows in the pipe.
+        # The parent is outside the namespace, its pid reads as 0: its death before prctl shows in the pipe.
         watch = select.poll()
         watch.register(started_write, 0)
         if watch.poll(0):
@@ -363,7 +366,7 @@ def _list_descendants() -> set[int]:
     """Return the pids of the living descendants of this process."""
     parents: dict[int, int] = {}
     if sys.platform == "linux":
-        for entry in os.listdir("/proc"):
+        for entry in os.listdir("/proc"):  # noqa: PTH208
             if entry.isdigit():
                 with contextlib.suppress(OSError, IndexError, ValueError):
                     with open(f"/proc/{entry}/stat", "rb") as file:  # noqa: PTH123 (no pathlib: start-up time)
@@ -425,15 +428,15 @@ def _perform_mounts(operations: list[list[Any]], new_root: str | None) -> None:
         _mount(None, new_root, None, MS_UNBINDABLE)
     for kind, path, *rest in operations:
         if kind == "directory":
-            os.makedirs(path, exist_ok=True)
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103
         elif kind == "file":
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
         elif kind == "link":
-            os.symlink(rest[0], path)
+            os.symlink(rest[0], path)  # noqa: PTH211
         elif kind == "bind":
             _mount(rest[0], path, None, MS_BIND | MS_REC)
         elif kind == "bind-if-possible":
-            # Some of the host's own entries cannot be bound (another user's FUSE mount): the pod does without.
+            # Some of the host's entries cannot be bound (another user's FUSE mount): the pod does without.
             with contextlib.suppress(OSError):
                 _mount(rest[0], path, None, MS_BIND | MS_REC)
         elif kind == "tmpfs":
@@ -498,7 +501,7 @@ def _exec(argv: list[str], environment: dict[str, str], working_directory: str) 
     refused: OSError | None = None
     for candidate in candidates:
         try:
-            os.execve(candidate, argv, environment)
+            os.execve(candidate, argv, environment)  # noqa: S606
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 refused = refused or error

@@ -1,7 +1,7 @@
 """Runs pods as processes of this machine: the kubelet's part of a pod's life.
 
-Init containers one after the other, sidecars from their turn on, then the containers together; restarts in place;
-what a PodStatus says meanwhile. How a container is made is in `channel` and `pod_init`.
+Init containers one after the other, sidecars from their turn on, then the containers together; restarts in
+place; what a PodStatus says meanwhile. How a container is made is in `channel` and `pod_init`.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ class ProcessPodRun:
             phase=self._phase,
             reason=self._reason,
             message=self._message,
-            conditions=self._build_conditions(inits, mains),
+            conditions=self._build_conditions(mains),
             init_container_statuses=inits or None if is_scheduled else None,
             container_statuses=mains if is_scheduled else None,
             start_time=self._start_time if is_scheduled else None,
@@ -328,21 +328,23 @@ class ProcessPodRun:
             self._settled.set()
         self._wake.set()
 
-    def _build_conditions(
-        self, inits: list[ContainerStatus], mains: list[ContainerStatus]
-    ) -> list[PodCondition]:
+    def _build_conditions(self, mains: list[ContainerStatus]) -> list[PodCondition]:
         if self._plan.unschedulable is not None:
             facts = [("PodScheduled", False, "Unschedulable", self._plan.unschedulable)]
         else:
             counted = [*(run.status for run in self._inits if run.plan.is_sidecar), *mains]
             unready = [status.name for status in counted if not status.ready]
-            initialized = self._is_initialized
             done = self._phase == "Succeeded"
             why = "PodCompleted" if done else "ContainersNotReady"
             text = "" if done or not unready else f"containers with unready status: [{' '.join(unready)}]"
             facts = [
                 ("PodScheduled", True, "", ""),
-                ("Initialized", initialized, "" if initialized else "ContainersNotInitialized", ""),
+                (
+                    "Initialized",
+                    self._is_initialized,
+                    "" if self._is_initialized else "ContainersNotInitialized",
+                    "",
+                ),
                 ("ContainersReady", not unready, why if unready else "", text),
                 ("Ready", not unready, why if unready else "", text),
             ]
@@ -379,7 +381,7 @@ def _build_condition(
     kind: str,
     holds: bool,
     reason: str,
-    message: str,  # noqa: FBT001
+    message: str,
 ) -> PodCondition:
     status = "True" if holds else "False"
     since = known.last_transition_time if known is not None and known.status == status else _now()

@@ -1,7 +1,7 @@
 """Readiness probes: asks a container whether it is ready, as a kubelet does.
 
-`exec` runs beside the main process, in its namespaces; `tcpSocket` and `httpGet` connect from here. A `grpc` probe is
-not asked: such a container counts as ready when it runs.
+`exec` runs beside the main process, in its namespaces; `tcpSocket` and `httpGet` connect from here. A
+`grpc` probe is not asked: such a container counts as ready when it runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_STATUS_LINE: Final = 4096
 
 
 class ReadinessProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """When and how often to ask, with the defaults of core/v1. `ask` returns whether the container is ready."""
+    """When and how often to ask, with the defaults of core/v1; `ask` says whether the container is ready."""
 
     ask: Callable[[ContainerChannel], Awaitable[bool]]
     initial_delay_seconds: float = 0.0

@@ -1,8 +1,8 @@
 """Finds out by trying how well the processes of a pod can be kept apart on this machine.
 
-Nothing but trying tells: user namespaces are limited by sysctls, by AppArmor (Ubuntu lets `unshare` succeed and
-then refuses every mount), by seccomp filters of container engines, and a new /proc is refused where the old one is
-masked. So a whole container is run, with a root of its own.
+Nothing but trying tells: user namespaces are limited by sysctls, by AppArmor (Ubuntu lets `unshare` succeed
+and then refuses every mount), by seccomp filters of container engines, and a new /proc is refused where the
+old one is masked. So a whole container is run, with a root of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _CANDIDATES_USER: Final = tuple(candidate for candidate in _CANDIDATES_ROOT if c
 
 
 async def choose_isolation(environment: Mapping[str, str], uid: int) -> Isolation:
-    """Return the best isolation that works here; TRAINWRIGHT_ISOLATION=auto|namespaces|processes has the last word.
+    """Return the best isolation that works here; TRAINWRIGHT_ISOLATION=auto|namespaces|processes has the
+    last word.
 
     Raises UsageError for another value, and where namespaces are asked for and not to be had.
     """
