@@ -11,6 +11,7 @@ A run that finds one goes on from there, on any number of nodes: stop it, start 
 
 import argparse
 import os
+import time
 from pathlib import Path
 
 import torch
@@ -66,10 +67,7 @@ def main():
     accuracy = measure_accuracy(model, test_set, device)
     report(step=options.epochs, total=options.epochs, metrics={"accuracy": accuracy}, force=True)
     say(f"test accuracy {accuracy:.4f}, checkpoint {checkpoint}")
-    # Leave together. It also lets gloo's threads let go of their last tensors: a Python that ends before they
-    # have done so aborts ("terminate called without an active exception", PyTorch 2.15 with Python 3.11).
-    dist.barrier()
-    dist.destroy_process_group()
+    leave_distributed()
 
 
 def parse_options():
@@ -98,6 +96,13 @@ def start_distributed():
         device = torch.device("cpu")
         dist.init_process_group("gloo")
     return device
+
+
+def leave_distributed():
+    dist.destroy_process_group()
+    # gloo's threads outlive the group, and need Python to let go of the tensors of the last collective. Where
+    # Python ends first it aborts: "terminate called without an active exception" (PyTorch 2.15, Python 3.11).
+    time.sleep(0.3)
 
 
 def load_data(seed):
