@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from control.builders import QUEUE_LABELS, cluster_runtime, runtime, step, train_job
-from control.world import JOB, NOW, World, refuse_kind
+from control.world import JOB, NOW, World
 from trainwright.api.constants import MULTIKUEUE_CONTROLLER_NAME, STOP_ANNOTATION
 from trainwright.api.jobset import JobSet, JobSetSpec
 from trainwright.api.meta import Condition, ObjectKey, ObjectMeta, OwnerReference
@@ -23,7 +23,7 @@ from trainwright.api.trainjob import (
     TrainJobSpec,
     TrainJobStatus,
 )
-from trainwright.control import Refusal, Seen, build_snapshot, decide
+from trainwright.control import Seen, build_snapshot, decide
 from trainwright.control.actions import Apply, Delete, Emit, Patch, PatchStatus, RequeueAfter
 from trainwright.control.directives import build_marked
 from trainwright.control.snapshot import hash_runtime
@@ -323,38 +323,6 @@ def test_jobs_are_not_deleted_before_the_job_set_controller_says_that_it_is_susp
     assert decide(world.seen(), world.now) == []
 
 
-def test_a_refusal_that_the_status_does_not_tell_yet_is_told_before_the_write_is_repeated() -> None:
-    rt = runtime()
-    refusal = Refusal(key=JOB_SET_KEY, reason="Forbidden", message="no", since=NOW - timedelta(hours=1))
-    actions = decide(Seen(train_job=train_job(), snapshot=rt, refusal=refusal), NOW)
-    assert [type(action) for action in actions] == [PatchStatus, Emit, RequeueAfter]
-
-
-def test_a_refusal_that_is_told_is_tried_again_after_a_second() -> None:
-    rt = runtime()
-    world = World(train_job(), rt)
-    world.refuse = refuse_kind("JobSet")
-    world.reconcile()
-    assert decide(world.seen(), world.now) == [RequeueAfter(seconds=1.0)]
-    world.wait(1)
-    assert decide(world.seen(), world.now) == [Apply(object=render_job_set(world.job, rt))]
-
-
-def test_a_refusal_of_what_is_not_asked_for_any_more_is_forgotten() -> None:
-    world = running()
-    refusal = Refusal(key=JOB_SET_KEY, reason="Forbidden", message="no", since=NOW)
-    assert decide(msgspec.structs.replace(world.seen(), refusal=refusal), NOW) == []
-
-
-def test_a_long_refusal_is_cut_and_a_reason_that_is_no_word_replaced() -> None:
-    refusal = Refusal(key=JOB_SET_KEY, reason="not a word", message="x" * 5000, since=NOW)
-    patch, *_ = decide(Seen(train_job=train_job(), snapshot=runtime(), refusal=refusal), NOW)
-    assert isinstance(patch, PatchStatus)
-    [condition] = patch.status.conditions or ()
-    assert condition.reason == "Refused"
-    assert len(condition.message) == 1004
-
-
 def test_resuming_writes_the_status_first_and_applies_with_suspend_false() -> None:
     world = running()
     world.patch_job(suspend=True)
@@ -399,6 +367,14 @@ def test_the_job_set_is_made_anew_only_when_its_pods_are_gone() -> None:
     assert patch.status.cause.reason == "WaitingForCleanup"
     world.end_pods()
     assert decide(world.seen(), world.now)[-1] == Apply(object=render_job_set(world.job, runtime()))
+
+
+def test_what_is_waited_for_does_not_depend_on_the_order_in_which_it_is_seen() -> None:
+    world = running()
+    world.delete("JobSet", JOB)
+    seen = world.seen()
+    backwards = msgspec.structs.replace(seen, pods=tuple(reversed(seen.pods)))
+    assert decide(seen, world.now) == decide(backwards, world.now)
 
 
 def test_a_job_set_that_is_being_deleted_is_waited_for() -> None:

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from trainwright.api.constants import TRAIN_JOB
+from trainwright.api.core import Event
 from trainwright.api.meta import truncate_to_seconds
 from trainwright.api.trainjob import Cause
 from trainwright.control.evidence import (
@@ -54,11 +55,15 @@ def find_strongest(view: View) -> tuple[Evidence, int] | None:
     None where all is well. Of what ended pods the first to have happened counts: other ranks follow it,
     killed or with errors of their own. Among equals the lowest rank speaks.
     """
+    about_pods: dict[str, list[Event]] = {}
+    for event in view.seen.events:
+        if event.involved_object.kind == "Pod":
+            about_pods.setdefault(event.involved_object.name, []).append(event)
     found = [
         evidence
         for pod in view.pods
         if is_of_current_attempt(pod.metadata, view.job_set)
-        and (evidence := find_pod_evidence(pod, view.seen.events)) is not None
+        and (evidence := find_pod_evidence(pod, about_pods.get(pod.metadata.name, ()))) is not None
     ]
     if not found:
         refused = _find_without_pods(view)

@@ -61,7 +61,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 def find_pod_evidence(pod: Pod, events: Iterable[Event]) -> Evidence | None:
     """Return the strongest evidence in one pod, in the order of `Force`.
 
-    `events` are Warnings, about any object. A pod that ended well, or runs, tells nothing.
+    `events` are the Warnings about it. A pod that ended well, or runs, tells nothing.
     """
     if pod.status.phase == "Succeeded":
         return None

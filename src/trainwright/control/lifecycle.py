@@ -141,18 +141,18 @@ def _plan_running(job_set: JobSet, runtime: Runtime | None, snapshot: tuple[Acti
 
 def _plan_creation(view: View, runtime: Runtime, render: Render, snapshot: tuple[Action, ...]) -> Plan:
     """Make the JobSet, once nothing of an earlier one is left: two sets of pods would be one run twice."""
-    if view.leftover_jobs or view.leftover_pods:
-        kind, meta = (
-            ("Job", view.leftover_jobs[0].metadata)
-            if view.leftover_jobs
-            else ("Pod", view.leftover_pods[0].metadata)
-        )
+    leftovers = [
+        *(("Job", job.metadata.name) for job in view.leftover_jobs),
+        *(("Pod", pod.metadata.name) for pod in view.leftover_pods),
+    ]
+    if leftovers:
+        kind, name = min(leftovers)
         wait = Problem(
             reason="WaitingForCleanup",
-            message=f"{kind} {meta.name!r} of the deleted JobSet is still there",
+            message=f"{kind} {name!r} of the deleted JobSet is still there",
             layer=kind,
             kind=kind,
-            name=meta.name,
+            name=name,
         )
         return Plan(first=snapshot, runtime=runtime, wait=wait)
     rendered = _render(view, runtime, render)

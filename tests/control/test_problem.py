@@ -1,0 +1,49 @@
+"""Refused writes: told first, tried again later, cut to what a status can hold."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from control.builders import runtime, train_job
+from control.lives import start
+from control.world import JOB, NOW, World, refuse_kind
+from trainwright.api.meta import ObjectKey
+from trainwright.control import Refusal, Seen, decide
+from trainwright.control.actions import Apply, Emit, PatchStatus, RequeueAfter
+from trainwright.render import render_job_set
+
+JOB_SET_KEY = ObjectKey("JobSet", "ns", JOB)
+
+
+def test_a_refusal_that_the_status_does_not_tell_yet_is_told_before_the_write_is_repeated() -> None:
+    rt = runtime()
+    refusal = Refusal(key=JOB_SET_KEY, reason="Forbidden", message="no", since=NOW - timedelta(hours=1))
+    actions = decide(Seen(train_job=train_job(), snapshot=rt, refusal=refusal), NOW)
+    assert [type(action) for action in actions] == [PatchStatus, Emit, RequeueAfter]
+
+
+def test_a_refusal_that_is_told_is_tried_again_after_a_second() -> None:
+    rt = runtime()
+    world = World(train_job(), rt)
+    world.refuse = refuse_kind("JobSet")
+    world.reconcile()
+    assert decide(world.seen(), world.now) == [RequeueAfter(seconds=1.0)]
+    world.wait(1)
+    assert decide(world.seen(), world.now) == [Apply(object=render_job_set(world.job, rt))]
+
+
+def test_a_refusal_of_what_is_not_asked_for_any_more_is_forgotten() -> None:
+    world = start()
+    refusal = Refusal(key=JOB_SET_KEY, reason="Forbidden", message="no", since=NOW)
+    assert decide(msgspec.structs.replace(world.seen(), refusal=refusal), NOW) == []
+
+
+def test_a_long_refusal_is_cut_and_a_reason_that_is_no_word_replaced() -> None:
+    refusal = Refusal(key=JOB_SET_KEY, reason="not a word", message="x" * 5000, since=NOW)
+    patch, *_ = decide(Seen(train_job=train_job(), snapshot=runtime(), refusal=refusal), NOW)
+    assert isinstance(patch, PatchStatus)
+    [condition] = patch.status.conditions or ()
+    assert condition.reason == "Refused"
+    assert len(condition.message) == 1004
