@@ -67,6 +67,13 @@ HINTS: Final[dict[str, str]] = {
     "FailedCreate": "the API server refuses the pods: change what its message names",
     # Pod
     "Evicted": "ask for the resource that ran out (memory, ephemeral-storage), or write less to local disk",
+    "NodeLost": "the node does not answer: look at it, and delete it from the cluster if it is gone",
+    "NodeShutdown": (
+        "the node was shut down: use failurePolicy.maxRestarts and checkpoints so that training goes on"
+    ),
+    "UnexpectedAdmissionError": (
+        "the node refuses the pod, often for a device that is broken or taken: look at it"
+    ),
     "DisruptionTarget": (
         "the pod had to make room: use failurePolicy.maxRestarts and checkpoints so that training goes on"
     ),
