@@ -56,7 +56,7 @@ async def test_a_write_of_another_process_wakes_with_the_next_poll():
 
 @on_virtual_time
 async def test_a_change_between_reading_and_waiting_is_not_missed():
-    """1. A watch takes the number and reads. 2. Another process writes. 3. The watch waits with its number."""
+    """1. A watch takes the number and reads. 2. Another process writes. 3. The watch waits with it."""
     probe = Probe()
     seen, probe.value = probe.value, 2
     async with asyncio.timeout(5):
