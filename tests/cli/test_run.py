@@ -10,6 +10,7 @@ import textwrap
 
 import pytest
 import yaml
+
 from cli.program import Program
 
 WAITS = """\

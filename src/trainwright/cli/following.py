@@ -6,7 +6,7 @@ import asyncio
 import signal
 
 from trainwright.api.trainjob import TrainJob
-from trainwright.cli.job_rows import is_finished
+from trainwright.cli.job_rows import get_phase, is_finished
 from trainwright.cli.progress_display import Display
 from trainwright.cli.stopping import build_key, request_stop
 from trainwright.cli.targets import LogRequest, Target
@@ -31,7 +31,7 @@ class Follower:
         self.signal_received: signal.Signals | None = None
 
     async def follow(self) -> TrainJob:
-        """Show the job until it is Complete or Failed, and return it. Raises NotFound if it is deleted."""
+        """Show the job until it ends or is suspended, and return it. Raises NotFound if it is deleted."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signals.put_nowait, number)
@@ -63,7 +63,7 @@ class Follower:
             if seen is None:
                 raise NotFound(key.kind, key.name, "it was deleted meanwhile")
             self._display.show_job(seen)
-            if is_finished(seen):
+            if is_finished(seen) or get_phase(seen) == "Suspended":
                 return seen
         raise NotFound(key.kind, key.name)
 

@@ -61,9 +61,10 @@ class LocalTarget:
         key = ObjectKey(TRAIN_JOB, train_job.metadata.namespace or "", train_job.metadata.name)
         if find_live_supervisor(self._paths.job(train_job.metadata.uid or "")) is not None:
             return
-        # A supervisor is forked, and SQLite must not be open then: the child would believe to hold the locks of
-        # this process, hold none, and lose what it writes when this process, as the last one, cleans up. Watches
-        # end here and begin again. Source: sqlite.org, "How to corrupt", 2.6 (carrying a connection over a fork).
+        # A supervisor is forked, and SQLite must not be open then: the child would believe to hold the locks
+        # of this process, hold none, and lose what it writes when this process, as the last one, cleans up.
+        # Watches end here and begin again. Source: sqlite.org, "How to corrupt", 2.6 (carrying a connection
+        # over a fork).
         self._cluster.close()
         try:
             start_supervisor(self._paths, key, os.environ, Path.cwd())

@@ -195,6 +195,7 @@ async def _start_and_follow(
     from trainwright.cli.progress_display import build_display
     from trainwright.cli.reporting import print_object, wants_table
     from trainwright.cli.verdict import JobFailed, format_end, format_failure
+    from trainwright.errors import UserError
 
     train_job = await _start(target, request, python)
     wants_object = not wants_table(output)
@@ -206,6 +207,9 @@ async def _start_and_follow(
     say(format_end(ended, datetime.now(UTC)))
     if follower.signal_received is not None:
         raise typer.Exit(128 + follower.signal_received)
+    if get_phase(ended) == "Suspended":
+        name = ended.metadata.name
+        raise UserError(f"{name} was suspended; `trainwright resume {name}` lets it go on")
     if get_phase(ended) == "Failed":
         raise JobFailed(format_failure(ended))
 
