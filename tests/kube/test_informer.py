@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from kube.control_plane import ControlPlane
 from trainwright.api.core import ConfigMap
 from trainwright.api.meta import ObjectKey
-from trainwright.cluster.kube.informer import Informer
+from trainwright.cluster.kube.informer import Informer, Selection
 from trainwright.cluster.kube.requests import build_create, build_delete, build_merge_patch
 from trainwright.cluster.kube.store import Difference
 from trainwright.cluster.kube.transport import AiohttpTransport
+
+DECODER = msgspec.json.Decoder(ConfigMap)
 
 
 def build_config_map(namespace: str, name: str, **data: str) -> dict[str, object]:
@@ -55,8 +58,8 @@ async def informing(transport: AiohttpTransport, namespace: str) -> AsyncIterato
     informer = Informer(
         transport,
         "ConfigMap",
-        ConfigMap,
-        namespace=namespace,
+        DECODER.decode,
+        selection=Selection(namespace=namespace),
         indexes={"set": lambda obj: [(obj.metadata.labels or {}).get("set", "")]},
     )
     seen = Seen(informer)
@@ -96,7 +99,7 @@ async def test_a_store_follows_creation_change_and_deletion(transport, namespace
 async def test_a_list_in_pages_ends_in_the_same_store(transport, namespace, monkeypatch):
     names = [f"a{number}" for number in range(7)]
     await create(transport, namespace, *names)
-    informer = Informer(transport, "ConfigMap", ConfigMap, namespace=namespace)
+    informer = Informer(transport, "ConfigMap", DECODER.decode, selection=Selection(namespace=namespace))
     await informer._fill_from_pages()
     assert {obj.metadata.name for obj in informer.store} == set(names)
 

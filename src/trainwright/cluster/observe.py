@@ -108,10 +108,9 @@ async def observe_from(
     job_set = await source.find_job_set(key.namespace, key.name)
     jobs = await source.list_jobs(key.namespace, key.name)
     pods = await source.list_pods(key.namespace, key.name)
+    children = [*([job_set.metadata] if job_set else []), *(job.metadata for job in jobs)]
     about = [
-        child.metadata.uid
-        for child in (*([job_set] if job_set else []), *jobs, *pods)
-        if child.metadata.uid is not None
+        metadata.uid for metadata in (*children, *(pod.metadata for pod in pods)) if metadata.uid is not None
     ]
     return Seen(
         train_job=train_job,

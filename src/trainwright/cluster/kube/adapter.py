@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from trainwright.api.core import Event
-from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.kube.errors import ExpiredError
+from trainwright.cluster.kube.events import EventRecorder
 from trainwright.cluster.kube.requests import (
     build_apply,
     build_create,
@@ -33,6 +33,7 @@ class KubeCluster:
     def __init__(self, transport: Transport, field_manager: str) -> None:
         self._transport = transport
         self._field_manager = field_manager
+        self._recorder = EventRecorder(transport)
 
     async def get(self, key: ObjectKey) -> Json:
         """Return the object. Raises NotFound."""
@@ -101,9 +102,15 @@ class KubeCluster:
         """Delete the object; the garbage collector deletes what it owns."""
         await self._transport.request(build_delete(key, uid))
 
+    async def list_events(self, namespace: str, about: Sequence[str]) -> Sequence[Json]:
+        """Return the events of a namespace about the objects with these uids."""
+        wanted = set(about)
+        events = (await self.list("Event", namespace)).items
+        return [event for event in events if (event.get("involvedObject") or {}).get("uid") in wanted]
+
     async def record_event(self, event: Event) -> None:
-        """Record an event as a new object; counting equal ones is the recorder's business."""
-        await self._transport.request(build_create(build_object(event)))
+        """Record an event; equal ones are counted in one object."""
+        await self._recorder.record(event)
 
     async def _follow(
         self,

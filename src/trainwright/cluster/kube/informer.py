@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T", bound=Watched)
 Handler = Callable[[Difference[T]], None]
+Decode = Callable[[bytes | msgspec.Raw], T]
 
 FIRST_BACKOFF_SECONDS = 0.1
 LAST_BACKOFF_SECONDS = 30.0
@@ -53,35 +54,55 @@ _PAGE_DECODER = msgspec.json.Decoder(_Page)
 _BOOKMARK_DECODER = msgspec.json.Decoder(_Bookmark)
 
 
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which objects of a kind: those of a namespace (None is all), with these labels and fields.
+
+    The server selects, so that objects outside of it cost nothing here.
+    """
+
+    namespace: str | None = None
+    labels: Mapping[str, str] | None = None
+    fields: Mapping[str, str] | None = None
+
+
 class Informer(Generic[T]):
     """The objects of one kind, kept current.
 
-    `projection` is the struct that each object is decoded to: fields it does not name cost nothing. Handlers
-    are called with every difference, in the loop's own task, and must not block.
+    `decode` turns the JSON of an object into what is stored of it, for example the `decode` of a msgspec
+    decoder of a struct with few fields: what it does not name costs nothing. What `keeps` does not want is
+    treated as if it were not there. Handlers are called with every difference, in the loop's own task, and
+    must not block.
     """
 
     def __init__(
         self,
         transport: Transport,
         kind: str,
-        projection: type[T],
+        decode: Decode[T],
         *,
-        namespace: str | None = None,
+        selection: Selection | None = None,
         indexes: dict[str, IndexFunction[T]] | None = None,
+        keeps: Callable[[T], bool] | None = None,
     ) -> None:
         self.kind = kind
         self.store: Store[T] = Store(indexes)
         self.synced = asyncio.Event()
         self._transport = transport
-        self._namespace = namespace
-        self._decoder = msgspec.json.Decoder(projection)
+        self._selection = selection or Selection()
+        self._decode_object = decode
+        self._keeps = keeps
         self._handlers: list[Handler[T]] = []
+        self._list_handlers: list[Callable[[], None]] = []
         self._streams_lists = True
         self._resource_version = ""
 
     def add_handler(self, handler: Handler[T]) -> None:
         """Call `handler` with every later difference."""
         self._handlers.append(handler)
+
+    def add_list_handler(self, handler: Callable[[], None]) -> None:
+        """Call `handler` after every complete list: the store is then at least as new as the call's start."""
+        self._list_handlers.append(handler)
 
     async def run(self) -> None:
         """Keep the store current until cancelled."""
@@ -116,7 +137,8 @@ class Informer(Generic[T]):
 
     async def _fill_from_stream(self) -> None:
         objects: dict[StoreKey, T] = {}
-        request = build_watch_list(self.kind, self._namespace)
+        chosen = self._selection
+        request = build_watch_list(self.kind, chosen.namespace, labels=chosen.labels, fields=chosen.fields)
         async for event in stream_events(self._transport, request):
             if event.type == "BOOKMARK":
                 meta = _BOOKMARK_DECODER.decode(event.object).metadata
@@ -124,7 +146,9 @@ class Informer(Generic[T]):
                     self._replace(list(objects.values()), meta.resource_version or "")
                     return
                 continue
-            obj = self._decoder.decode(event.object)
+            obj = self._decode(event.object)
+            if obj is None:
+                continue
             if event.type == "DELETED":
                 objects.pop(store_key(obj), None)
             else:
@@ -133,11 +157,18 @@ class Informer(Generic[T]):
 
     async def _fill_from_pages(self) -> None:
         objects: list[T] = []
+        chosen = self._selection
         token = ""
         while True:
-            body = await self._transport.request(build_list(self.kind, self._namespace, continue_token=token))
-            page = _PAGE_DECODER.decode(body)
-            objects += [self._decoder.decode(item) for item in page.items]
+            request = build_list(
+                self.kind,
+                chosen.namespace,
+                labels=chosen.labels,
+                fields=chosen.fields,
+                continue_token=token,
+            )
+            page = _PAGE_DECODER.decode(await self._transport.request(request))
+            objects += [obj for item in page.items if (obj := self._decode(item)) is not None]
             token = page.metadata.continue_
             if not token:
                 break
@@ -145,7 +176,10 @@ class Informer(Generic[T]):
 
     async def _follow(self) -> None:
         """Apply the events of one watch until the server closes it."""
-        request = build_watch(self.kind, self._namespace, self._resource_version)
+        chosen = self._selection
+        request = build_watch(
+            self.kind, chosen.namespace, self._resource_version, labels=chosen.labels, fields=chosen.fields
+        )
         async for event in stream_events(self._transport, request):
             self._resource_version = self._take_in(event)
 
@@ -154,15 +188,32 @@ class Informer(Generic[T]):
         if event.type == "BOOKMARK":
             meta = _BOOKMARK_DECODER.decode(event.object).metadata
             return meta.resource_version or self._resource_version
-        obj = self._decoder.decode(event.object)
-        difference = self.store.remove(store_key(obj)) if event.type == "DELETED" else self.store.put(obj)
-        self._tell(difference)
+        obj = self._decode(event.object)
+        if obj is None:
+            return _BOOKMARK_DECODER.decode(event.object).metadata.resource_version or self._resource_version
+        if event.type == "DELETED" or not self._is_kept(obj):
+            self._tell(self.store.remove(store_key(obj)))
+        else:
+            self._tell(self.store.put(obj))
         return obj.metadata.resource_version or self._resource_version
 
     def _replace(self, objects: list[T], resource_version: str) -> None:
-        for difference in self.store.replace(objects):
+        for difference in self.store.replace([obj for obj in objects if self._is_kept(obj)]):
             self._tell(difference)
         self._resource_version = resource_version
+        for handler in self._list_handlers:
+            handler()
+
+    def _is_kept(self, obj: T) -> bool:
+        return self._keeps is None or self._keeps(obj)
+
+    def _decode(self, body: bytes | msgspec.Raw) -> T | None:
+        """Decode an object; None for one that does not fit, which must not keep the others from us."""
+        try:
+            return self._decode_object(body)
+        except msgspec.ValidationError as error:
+            log.error("object cannot be read and is left out", kind=self.kind, error=str(error))
+            return None
 
     def _tell(self, difference: Difference[T] | None) -> None:
         if difference is not None:

@@ -1,15 +1,16 @@
 """Leader election by a coordination.k8s.io/v1 Lease: one replica acts, the others wait.
 
 Other replicas' clocks are never compared with ours: a lease counts as expired when its record has not
-changed for its duration *as observed by us*, on a monotonic clock. The lease is released on a clean stop, so
-that the next leader starts at once. A leader that cannot renew in time must stop acting: `lead` then raises
-LeaseLost, and the process is expected to end. Source: coordination.k8s.io/v1; the timing rules of
-client-go's leader election.
+changed for its duration *as observed by us*, on a monotonic clock. The lease is released on a clean stop, and
+those who wait watch for that, so the next leader starts at once. A leader that cannot renew in time must stop
+acting: `lead` then raises LeaseLost, and the process is expected to end.
+Source: coordination.k8s.io/v1; the timing rules of client-go's leader election.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -18,10 +19,11 @@ import structlog
 
 from trainwright.api.meta import ObjectKey, ObjectMeta
 from trainwright.cluster.kube.errors import ApiError
-from trainwright.cluster.kube.requests import Request, build_create, build_get
+from trainwright.cluster.kube.requests import Request, build_create, build_get, build_watch
 from trainwright.cluster.kube.resources import RESOURCES, build_path
 from trainwright.cluster.kube.transport import Transport
-from trainwright.errors import AlreadyExists, Conflict, NotFound, TargetUnreachable
+from trainwright.cluster.kube.watch import stream_events
+from trainwright.errors import AlreadyExists, Conflict, Forbidden, NotFound, TargetUnreachable
 
 log = structlog.get_logger(__name__)
 
@@ -77,9 +79,7 @@ class LeaderElection:
 
         Raises LeaseLost when the lease cannot be renewed in time; `work` is cancelled first.
         """
-        # A lease has no watch worth its cost: replicas look every few seconds.
-        while not await self._try_acquire():  # noqa: ASYNC110
-            await asyncio.sleep(self._settings.retry_seconds)
+        await self._wait_for_lease()
         log.info("became leader", lease=self._settings.name, identity=self._identity)
         try:
             async with asyncio.TaskGroup() as group:
@@ -95,6 +95,36 @@ class LeaderElection:
             raise LeaseLost(f"lease {self._settings.name!r} could not be renewed") from lost
         finally:
             await self._release()
+
+    async def _wait_for_lease(self) -> None:
+        """Take the lease as soon as it is free: looked at every retry period, and when it is released."""
+        released = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(self._watch_release(released), name="watch-lease")
+            while not await self._try_acquire():
+                released.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._settings.retry_seconds):
+                        await released.wait()
+            watch.cancel()
+
+    async def _watch_release(self, released: asyncio.Event) -> None:
+        """Set `released` whenever the lease is given back. Without the right to watch, looking has to do."""
+        request = build_watch(
+            "Lease", self._settings.namespace, "0", fields={"metadata.name": self._settings.name}
+        )
+        while True:
+            try:
+                async for event in stream_events(self._transport, request):
+                    if event.type == "BOOKMARK":
+                        continue
+                    if event.type == "DELETED" or not _DECODER.decode(event.object).spec.holder_identity:
+                        released.set()
+            except Forbidden:
+                return
+            except (ApiError, TargetUnreachable) as error:
+                log.debug("watch of the lease interrupted", lease=self._settings.name, error=str(error))
+            await asyncio.sleep(self._settings.retry_seconds)
 
     async def _renew(self) -> None:
         last = self._clock()
@@ -115,6 +145,8 @@ class LeaderElection:
             return False
 
     async def _acquire(self) -> bool:
+        if self._is_held_by_us() and await self._renew_blindly():
+            return True
         try:
             lease = _DECODER.decode(await self._transport.request(build_get(self._key)))
         except NotFound:
@@ -136,6 +168,21 @@ class LeaderElection:
         self._observe(_DECODER.decode(updated))
         return True
 
+    async def _renew_blindly(self) -> bool:
+        """Renew what we wrote last, without looking first; False if somebody else wrote since."""
+        if self._observed is None:
+            return False
+        spec = msgspec.structs.replace(self._observed, renew_time=_micro_time())
+        try:
+            updated = await self._transport.request(self._build_put(spec, self._version))
+        except (Conflict, NotFound):
+            return False
+        self._observe(_DECODER.decode(updated))
+        return True
+
+    def _is_held_by_us(self) -> bool:
+        return self._observed is not None and self._observed.holder_identity == self._identity
+
     def _observe(self, lease: Lease) -> None:
         self._observed = lease.spec
         self._observed_at = self._clock()
@@ -150,7 +197,7 @@ class LeaderElection:
 
     async def _release(self) -> None:
         """Give the lease back, so that the next leader need not wait for it to expire."""
-        if self._observed is None or self._observed.holder_identity != self._identity:
+        if self._observed is None or not self._is_held_by_us():
             return
         spec = msgspec.structs.replace(self._observed, holder_identity="", lease_duration_seconds=1)
         try:

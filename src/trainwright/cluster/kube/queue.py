@@ -12,7 +12,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Hashable
 from enum import IntEnum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
@@ -27,13 +27,33 @@ class Priority(IntEnum):
     RESYNC = 1
 
 
+class QueueObserver(Protocol):
+    """Hears what happens to a queue, for metrics; must be quick."""
+
+    def added(self, depth: int) -> None:
+        """A key came in; so many wait now."""
+        ...
+
+    def taken(self, depth: int, waited_seconds: float) -> None:
+        """A key was taken that had waited so long; so many still wait."""
+        ...
+
+    def retried(self) -> None:
+        """A key failed and comes back after a pause."""
+        ...
+
+
 class WorkQueue(Generic[K]):
     """Keys to look at. All methods belong to one event loop."""
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        self._clock = clock or asyncio.get_running_loop().time
+    def __init__(
+        self, clock: Callable[[], float] | None = None, observer: QueueObserver | None = None
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock or self._loop.time
+        self._observer = observer
         self._ready: dict[Priority, deque[K]] = {priority: deque() for priority in Priority}
-        self._waiting: dict[K, Priority] = {}
+        self._waiting: dict[K, tuple[Priority, float]] = {}  # since when
         self._working: set[K] = set()
         self._again: dict[K, Priority] = {}
         self._delayed: list[tuple[float, int, K, Priority]] = []
@@ -41,7 +61,8 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._counter = 0
         self._closed = False
-        self._wake = asyncio.Event()
+        self._takers: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         """How many keys wait to be taken, delayed ones not counted."""
@@ -55,12 +76,14 @@ class WorkQueue(Generic[K]):
             self._again[key] = min(priority, self._again.get(key, priority))
             return
         present = self._waiting.get(key)
-        if present is not None and present <= priority:
+        if present is not None and present[0] <= priority:
             return
         # A key that moves up stays in its old line too; `_take` skips it there.
-        self._waiting[key] = priority
+        self._waiting[key] = (priority, present[1] if present else self._clock())
         self._ready[priority].append(key)
-        self._wake.set()
+        if self._observer is not None and present is None:
+            self._observer.added(len(self._waiting))
+        self._wake_one()
 
     def add_after(self, key: K, seconds: float, priority: Priority = Priority.EVENT) -> None:
         """Put a key in after a while; of several delays of one key the shortest counts."""
@@ -73,13 +96,15 @@ class WorkQueue(Generic[K]):
         self._due[key] = due
         self._counter += 1
         heapq.heappush(self._delayed, (due, self._counter, key, priority))
-        self._wake.set()
+        self._set_timer()
 
     def add_failed(self, key: K) -> float:
         """Put a key in after its pause, which doubles with every failure; return the pause in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         pause = min(BASE_DELAY_SECONDS * 2.0 ** min(failures, 60), MAX_DELAY_SECONDS)
+        if self._observer is not None:
+            self._observer.retried()
         self.add_after(key, pause)
         return pause
 
@@ -96,12 +121,15 @@ class WorkQueue(Generic[K]):
                 return key
             if self._closed:
                 return None
-            self._wake.clear()
+            taker = self._loop.create_future()
+            self._takers.append(taker)
             try:
-                async with asyncio.timeout(self._seconds_to_next()):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+                await taker
+            except asyncio.CancelledError:
+                # Woken and cancelled at once: the key that it was woken for is for another one.
+                if taker.done() and not taker.cancelled():
+                    self._wake_one()
+                raise
 
     def done(self, key: K) -> None:
         """Hand a key back; if it was added meanwhile it waits again."""
@@ -111,22 +139,34 @@ class WorkQueue(Generic[K]):
             self.add(key, priority)
 
     def close(self) -> None:
-        """Let every `take` return None once nothing is ready."""
+        """Let every `take` return None. What waits is dropped: who looks next, looks at everything."""
         self._closed = True
+        self._waiting.clear()
+        self._again.clear()
         self._delayed.clear()
         self._due.clear()
-        self._wake.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._takers:
+            self._wake_one()
+
+    def _wake_one(self) -> None:
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                taker.set_result(None)
+                return
 
     def _take(self) -> K | None:
         for priority, line in self._ready.items():
             while line:
                 key = line.popleft()
-                if self._waiting.get(key) == priority:
+                present = self._waiting.get(key)
+                if present is not None and present[0] == priority:
                     del self._waiting[key]
                     self._working.add(key)
-                    # Wake another taker, if more is ready.
-                    if self._waiting:
-                        self._wake.set()
+                    if self._observer is not None:
+                        self._observer.taken(len(self._waiting), self._clock() - present[1])
                     return key
         return None
 
@@ -138,5 +178,16 @@ class WorkQueue(Generic[K]):
                 del self._due[key]
                 self.add(key, priority)
 
-    def _seconds_to_next(self) -> float | None:
-        return max(self._delayed[0][0] - self._clock(), 0.0) if self._delayed else None
+    def _set_timer(self) -> None:
+        """See to it that the next delayed key is added in time, whether anybody waits for it or not."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._delayed and not self._closed:
+            pause = max(self._delayed[0][0] - self._clock(), 0.0)
+            self._timer = self._loop.call_later(pause, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._release_due()
+        self._set_timer()

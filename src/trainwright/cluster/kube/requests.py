@@ -69,11 +69,12 @@ def build_watch(
     resource_version: str,
     *,
     labels: Mapping[str, str] | None = None,
+    fields: Mapping[str, str] | None = None,
     timeout_seconds: int = WATCH_TIMEOUT_SECONDS,
 ) -> Request:
     """Watch a collection from a resource version on, with bookmarks."""
     query = [
-        *_selectors(labels, None),
+        *_selectors(labels, fields),
         ("watch", "1"),
         ("resourceVersion", resource_version),
         ("allowWatchBookmarks", "true"),
@@ -87,11 +88,12 @@ def build_watch_list(
     namespace: str | None,
     *,
     labels: Mapping[str, str] | None = None,
+    fields: Mapping[str, str] | None = None,
     timeout_seconds: int = WATCH_TIMEOUT_SECONDS,
 ) -> Request:
     """Watch a collection from now on, its present objects first (streaming list, Kubernetes 1.32+)."""
     query = [
-        *_selectors(labels, None),
+        *_selectors(labels, fields),
         ("watch", "1"),
         ("resourceVersionMatch", "NotOlderThan"),
         ("sendInitialEvents", "true"),
@@ -166,6 +168,18 @@ def build_log(
     if since_time:
         query.append(("sinceTime", since_time))
     return Request(method="GET", path=_object_path(key, "log"), query=tuple(query))
+
+
+def find_plural(path: str) -> str:
+    """Return the plural of the resource that a path is about, empty for none (`/readyz`).
+
+    `/api/v1/namespaces/a/pods/b/log` is about pods, `/api/v1/namespaces/a` about namespaces.
+    """
+    parts = path.split("/")
+    rest = parts[3:] if path.startswith("/api/") else parts[4:] if path.startswith("/apis/") else []
+    if len(rest) > 2 and rest[0] == "namespaces":
+        rest = rest[2:]
+    return rest[0] if rest else ""
 
 
 def _object_path(key: ObjectKey, subresource: str | None = None) -> str:

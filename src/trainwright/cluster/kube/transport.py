@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,11 +44,16 @@ class Transport(Protocol):
         ...
 
 
+# Hears of every answer: method and status code, 0 where there was none. For metrics; must be quick.
+AnswerListener = Callable[[str, int], None]
+
+
 class AiohttpTransport:
     """One pool of connections. Plain requests share it; each stream has a connection of its own."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, listener: AnswerListener | None = None) -> None:
         self._connection = connection
+        self._listener = listener
         loop = asyncio.get_running_loop()
         self._credentials = CredentialSource(connection, loop.time, lambda: datetime.now(UTC))
         self._sessions: dict[tuple[bytes | None, bytes | None], aiohttp.ClientSession] = {}
@@ -127,19 +132,28 @@ class AiohttpTransport:
             headers["Content-Type"] = request.content_type
         if credential.authorization:
             headers["Authorization"] = credential.authorization
-        answer = await self._session(credential).request(
-            request.method,
-            _build_url(self._connection.server, request),
-            data=request.body,
-            headers=headers,
-            timeout=limits,
-            proxy=self._connection.proxy_url,
-            server_hostname=self._connection.tls_server_name,
-        )
+        try:
+            answer = await self._session(credential).request(
+                request.method,
+                _build_url(self._connection.server, request),
+                data=request.body,
+                headers=headers,
+                timeout=limits,
+                proxy=self._connection.proxy_url,
+                server_hostname=self._connection.tls_server_name,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            self._tell(request, 0)
+            raise
+        self._tell(request, answer.status)
         if answer.status >= 400:
             async with answer:
                 raise parse_error(answer.status, await answer.read(), answer.headers.get("Retry-After"))
         return answer
+
+    def _tell(self, request: Request, status: int) -> None:
+        if self._listener is not None:
+            self._listener(request.method, status)
 
     def _session(self, credential: Credential) -> aiohttp.ClientSession:
         """Return the pool for this client certificate; a new certificate needs new connections."""

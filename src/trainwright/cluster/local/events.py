@@ -7,36 +7,19 @@ the form that every client shows.
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime
-
-import msgspec
 
 from trainwright.api.core import Event
 from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json, ObjectKey
+from trainwright.cluster.event_names import build_event_name
 from trainwright.cluster.local.objects import format_time, normalise_key
-
-_NAME_LIMIT = 253
 
 
 def build_event_key(event: Event) -> ObjectKey:
     """Return the key under which this event is counted."""
-    about = event.involved_object
-    said = [
-        about.kind,
-        about.namespace,
-        about.name,
-        about.uid,
-        event.type,
-        event.reason,
-        event.message,
-        event.reporting_component,
-    ]
-    digest = hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
-    base = (about.name or "event")[: _NAME_LIMIT - len(digest) - 1]
-    namespace = event.metadata.namespace or about.namespace
-    return normalise_key(ObjectKey("Event", namespace, f"{base}.{digest}"))
+    namespace = event.metadata.namespace or event.involved_object.namespace
+    return normalise_key(ObjectKey("Event", namespace, build_event_name(event)))
 
 
 def build_event(event: Event, key: ObjectKey, now: datetime) -> Json:
