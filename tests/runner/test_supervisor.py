@@ -398,3 +398,61 @@ class TestDevices:
     )
     def test_what_a_pod_asks_for(self, spec: dict, count: int) -> None:
         assert count_devices(spec) == count
+
+
+async def test_a_pod_starts_when_the_config_map_that_it_waits_for_is_made(lab: Lab) -> None:
+    source = {"envFrom": [{"configMapRef": {"name": "settings"}}]}
+    job = replicated_job("node", 'echo "$GREETING" > "$WORK/seen"', step="trainer")
+    job["template"]["spec"]["template"]["spec"]["containers"][0] |= source
+    await lab.submit(job)
+    async with lab.supervising():
+        await lab.until(lambda: waits_for_configuration(lab), "the pod waits")
+        await lab.cluster.create(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "settings", "namespace": "default"},
+                "data": {"GREETING": "hello"},
+            }
+        )
+        assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
+
+    assert (lab.work / "seen").read_text() == "hello\n"
+    assert len(await lab.list("Pod")) == 1, "the same pod"
+
+
+async def waits_for_configuration(lab: Lab) -> bool:
+    for pod in await lab.list("Pod"):
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            if container["state"].get("waiting", {}).get("reason") == "CreateContainerConfigError":
+                return True
+    return False
+
+
+async def test_sigterm_before_anything_ran_leaves_a_job_that_can_be_resumed(lab: Lab) -> None:
+    await lab.submit(replicated_job("node", 'touch "$WORK/ran"', step="trainer"))
+    runtime = await lab.get("TrainingRuntime")
+    await lab.cluster.delete(await key_of(runtime))
+    async with lab.supervising():
+        await lab.until(lambda: has_cause(lab), "the job waits for its runtime")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert (await lab.get())["spec"]["suspend"] is True
+    (event,) = [event for event in await lab.list("Event") if event["reason"] == "SupervisorStopped"]
+    assert "trainwright resume demo" in event["message"]
+
+
+async def has_cause(lab: Lab) -> bool:
+    return "cause" in ((await lab.get()).get("status") or {})
+
+
+async def test_sigterm_while_a_job_is_suspended_leaves_it_suspended(lab: Lab) -> None:
+    slow = 'trap "sleep 0.3; exit 143" TERM; echo runs > "$WORK/runs"; while :; do sleep 0.02; done'
+    await lab.submit(replicated_job("node", slow, step="trainer"))
+    async with lab.supervising():
+        await lab.until_file("runs")
+        await lab.suspend()
+        await lab.until(lambda: marked(lab), "the pod is being stopped")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert await lab.conditions() == {"Suspended": ("True", "Suspended")}

@@ -9,6 +9,7 @@ happens to a pod in between (it starts, a container ends) is noted in memory, an
     waits, host name in use       nothing           nothing yet: the old one of that rank still ends
     waits, no accelerator free    nothing           its status says so; tried again later
     any                           other status      the status is written
+    waits for a ConfigMap         one came          started anew, with it
     marked as deleted             runs              SIGTERM, grace period, SIGKILL
     marked as deleted             nothing           removed from the store
     gone                          runs              stopped as if it were marked
@@ -28,10 +29,10 @@ from trainwright.api.encoding import build_json, parse_object
 from trainwright.api.meta import Json, ObjectKey, truncate_to_seconds
 from trainwright.cluster.local.paths import JobPaths
 from trainwright.cluster.port import Cluster
-from trainwright.errors import NotFound
+from trainwright.errors import Conflict, NotFound
 from trainwright.runner.controllers import Clock, build_status_merge
 from trainwright.runner.devices import NotEnoughDevices
-from trainwright.runner.executor import Executor, PodRun
+from trainwright.runner.executor import Executor, PodContext, PodRun
 from trainwright.runner.leftovers import record_children
 from trainwright.runner.pod_context import PodContexts
 from trainwright.runner.pod_devices import PodDevices
@@ -41,6 +42,8 @@ DEFAULT_GRACE_SECONDS: Final = 30.0
 DEVICE_RETRY_SECONDS: Final = 2.0
 
 _FINAL: Final = frozenset({"Succeeded", "Failed"})
+# What a container waits with while a ConfigMap or Secret is missing, in its environment or in a volume.
+_CONFIGURATION: Final = frozenset({"CreateContainerConfigError", "ContainerCreating"})
 
 
 class PodTools(msgspec.Struct, frozen=True):
@@ -147,6 +150,15 @@ class Kubelet:
                 return False
             del self._slots[pod["metadata"]["uid"]]
             return await self._remove(pod)
+        if not slot.is_stopping and await slot.has_stale_context(self._tools.contexts, self._job):
+            # What it waited for is there: it is started anew, with that.
+            slot.is_replaced = True
+            self._stop(slot, tasks)
+        if slot.is_replaced:
+            if slot.has_ended:
+                del self._slots[pod["metadata"]["uid"]]
+                self._wake()
+            return False
         wrote = await self._write_status(pod, slot.status)
         if slot.has_ended:
             del self._slots[pod["metadata"]["uid"]]
@@ -164,7 +176,7 @@ class Kubelet:
     async def _remove(self, pod: Json) -> bool:
         try:
             await self._cluster.delete(_get_key(pod), pod["metadata"]["uid"])
-        except NotFound:
+        except (NotFound, Conflict):
             return False
         return True
 
@@ -177,7 +189,7 @@ class Kubelet:
             await self._cluster.patch_status(
                 _get_key(pod), {"metadata": {"uid": pod["metadata"]["uid"]}, "status": merge}
             )
-        except NotFound:
+        except (NotFound, Conflict):
             return False
         return True
 
@@ -209,7 +221,9 @@ class _Slot:
         self.host = host
         self.status = status
         self.is_stopping = False
+        self.is_replaced = False
         self.has_ended = False
+        self._context: PodContext | None = None
         self.task: asyncio.Task[None] | None = None
         self._began = status
         self._run: PodRun | None = None
@@ -220,8 +234,8 @@ class _Slot:
     async def follow(self, tools: PodTools, job: JobPaths, devices: tuple[str, ...]) -> None:
         """Start the pod and note what becomes of it, until it has ended."""
         try:
-            context = await tools.contexts.build(self.pod, job.pod(self.key.name), devices)
-            self._run = await tools.executor.start(self.pod, context)
+            self._context = await tools.contexts.build(self.pod, job.pod(self.key.name), devices)
+            self._run = await tools.executor.start(self.pod, self._context)
             record_children(job)
             self._started.set()
             self._note(self._run.status)
@@ -237,6 +251,13 @@ class _Slot:
             self._started.set()
             self.has_ended = True
             self._wake()
+
+    async def has_stale_context(self, contexts: PodContexts, job: JobPaths) -> bool:
+        """Say whether a ConfigMap or Secret for which a container waits has come into being."""
+        if self._context is None or not _waits_for_configuration(self.status):
+            return False
+        fresh = await contexts.build(self.pod, job.pod(self.key.name), self._context.devices)
+        return (fresh.config_maps, fresh.secrets) != (self._context.config_maps, self._context.secrets)
 
     async def end(self, grace_seconds: float) -> None:
         """Stop the pod; when this returns nothing of it is left."""
@@ -276,6 +297,14 @@ def _build_condition(status: str, message: str, now: datetime, known: PodStatus)
         if old.type == new.type and old.status == new.status:
             return msgspec.structs.replace(new, last_transition_time=old.last_transition_time)
     return new
+
+
+def _waits_for_configuration(status: PodStatus) -> bool:
+    """Say whether a container waits for its configuration, and none has run that would have to run again."""
+    containers = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
+    waiting = [container.state.waiting for container in containers]
+    reasons = {state.reason for state in waiting if state is not None}
+    return None not in waiting and not reasons.isdisjoint(_CONFIGURATION)
 
 
 def _get_status(pod: Json) -> PodStatus:

@@ -5,7 +5,7 @@ that it was killed, or the machine went down. Its processes go with it (PR_SET_P
 what should have survived is killed here, by pid and start time.
 
     suspended                 the pods that it was stopping are gone: its suspension is carried through
-    never ran                 suspended, with an event: `resume` runs it
+    nothing ran (yet, again)  suspended, with an event: `resume` runs it
     ran                       its JobSet fails with reason SupervisorLost, and the TrainJob follows
     finished, or deleted      only its mark is removed
 """
@@ -15,20 +15,16 @@ from __future__ import annotations
 import contextlib
 from datetime import UTC, datetime
 
-import msgspec
-
-from trainwright.api.constants import TRAIN_JOB
-from trainwright.api.meta import Json, ObjectKey, ObjectMeta
+from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.local.paths import StatePaths
 from trainwright.cluster.port import Cluster
-from trainwright.control.actions import Emit
 from trainwright.errors import NotFound
 from trainwright.runner.actions import MarkDeleted
-from trainwright.runner.controllers import Clock, Controllers, emit, write
+from trainwright.runner.controllers import Clock, Controllers, write
 from trainwright.runner.ending import SUPERVISOR_LOST, End, build_end
 from trainwright.runner.job_folder import remove_job
 from trainwright.runner.leftovers import end_leftovers
-from trainwright.runner.settle import Reconcile, settle
+from trainwright.runner.settle import Reconcile, settle, suspend_unstarted
 from trainwright.runner.supervisor_lock import (
     Supervisor,
     SupervisorLock,
@@ -77,11 +73,11 @@ async def report_lost_job(
         return None
     controllers = Controllers(cluster, key, clock)
     job_set = await controllers.get_job_set()
-    if is_suspended(train_job) or job_set is None:
+    if is_suspended(train_job) or job_set is None or job_set["spec"].get("suspend"):
         if job_set is not None:
             await _drop_pods(cluster, controllers, job_set, clock)
-        elif not is_suspended(train_job):
-            await _suspend(cluster, key, train_job, supervisor, clock)
+        if not is_suspended(train_job):
+            await suspend_unstarted(cluster, key, _build_unstarted_end(supervisor), clock)
         await settle(cluster, key, reconcile, clock)
         return key
     end = End(SUPERVISOR_LOST, _build_message(supervisor, paths, uid))
@@ -104,17 +100,12 @@ async def _drop_pods(cluster: Cluster, controllers: Controllers, job_set: Json, 
                 await write(cluster, mark, clock())
 
 
-async def _suspend(
-    cluster: Cluster, key: ObjectKey, train_job: Json, supervisor: Supervisor, clock: Clock
-) -> None:
-    await cluster.patch(key, {"spec": {"suspend": True}})
-    message = (
+def _build_unstarted_end(supervisor: Supervisor) -> End:
+    return End(
+        SUPERVISOR_LOST,
         f"the supervisor of this job (pid {supervisor.process.pid}) died before anything ran; "
-        f"run it with `trainwright resume {key.name}`"
+        f"run it with `trainwright resume {supervisor.name}`",
     )
-    about = msgspec.convert(train_job["metadata"], ObjectMeta)
-    event = Emit(about=about, kind=TRAIN_JOB, type="Warning", reason=SUPERVISOR_LOST, message=message)
-    await emit(cluster, event, clock())
 
 
 def _build_message(supervisor: Supervisor, paths: StatePaths, uid: str) -> str:

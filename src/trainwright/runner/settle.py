@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from trainwright.api.meta import ObjectKey
+import msgspec
+
+from trainwright.api.constants import TRAIN_JOB
+from trainwright.api.meta import ObjectKey, ObjectMeta
 from trainwright.cluster.port import Cluster
+from trainwright.control.actions import Emit
 from trainwright.errors import NotFound
-from trainwright.runner.controllers import Clock, Controllers
+from trainwright.runner.controllers import Clock, Controllers, emit
+from trainwright.runner.ending import End
 
 Reconcile = Callable[[Cluster, ObjectKey, Clock], Awaitable[float | None]]
 
@@ -38,6 +43,14 @@ async def settle(cluster: Cluster, key: ObjectKey, reconcile: Reconcile, clock: 
         if not wrote:
             break
     return pause
+
+
+async def suspend_unstarted(cluster: Cluster, key: ObjectKey, end: End, clock: Clock) -> None:
+    """Suspend a TrainJob of which nothing runs and whose supervisor goes, so that it can be resumed."""
+    train_job = await cluster.patch(key, {"spec": {"suspend": True}})
+    about = msgspec.convert(train_job["metadata"], ObjectMeta)
+    event = Emit(about=about, kind=TRAIN_JOB, type="Warning", reason=end.reason, message=end.message)
+    await emit(cluster, event, clock())
 
 
 async def _remove(cluster: Cluster, metadata: dict[str, str]) -> bool:

@@ -47,14 +47,24 @@ from trainwright.runner.pod_context import PodContexts, Surroundings
 from trainwright.runner.pod_devices import PodDevices
 from trainwright.runner.progress_history import ProgressHistory
 from trainwright.runner.progress_server import ProgressServer
-from trainwright.runner.settle import MOST_ROUNDS, Reconcile, settle
+from trainwright.runner.settle import MOST_ROUNDS, Reconcile, settle, suspend_unstarted
 from trainwright.runner.supervisor_log import SupervisorLog
 from trainwright.runner.train_job_state import is_finished, is_foreign, is_suspended
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LONGEST_RETRY_SECONDS: Final = 30.0
 
-_WATCHED: Final = (TRAIN_JOB, JOB_SET, "Job", "Pod", TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
+_WATCHED: Final = (
+    TRAIN_JOB,
+    JOB_SET,
+    "Job",
+    "Pod",
+    "ConfigMap",
+    "Secret",
+    TRAINING_RUNTIME,
+    CLUSTER_TRAINING_RUNTIME,
+)
+_RESUME: Final = "trainwright resume"
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -140,11 +150,12 @@ class Supervisor:
         pauses: list[float | None] = []
         for _ in range(MOST_ROUNDS):
             pauses.clear()
-            if await self._get_train_job() is None:
+            train_job = await self._get_train_job()
+            if train_job is None:
                 # Its objects went with it; what runs is stopped. A new job of its name is not ours.
                 await self._kubelet.sync([], tasks)
                 return None
-            if self._is_ending:
+            if self._is_ending and not (is_finished(train_job) or is_suspended(train_job)):
                 return await self._end(tasks)
             engine = self._engine
             pauses.append(await engine.reconcile(engine.cluster, self._job.key, engine.clock))
@@ -163,6 +174,10 @@ class Supervisor:
         cluster, clock = self._engine.cluster, self._engine.clock
         job_set = await self._controllers.get_job_set()
         if job_set is None:
+            message = (
+                f"the supervisor of this job was asked to end; run it with `{_RESUME} {self._job.key.name}`"
+            )
+            await suspend_unstarted(cluster, self._job.key, End(SUPERVISOR_STOPPED, message), clock)
             return None
         _, pods = await self._controllers.list_children(job_set)
         await self._kubelet.report(pods)
@@ -240,6 +255,8 @@ class Supervisor:
             return True
         if metadata.get("namespace") != self._job.key.namespace:
             return False
+        if kind in {"ConfigMap", "Secret"}:
+            return True
         owner = name if kind in {TRAIN_JOB, JOB_SET} else (metadata.get("labels") or {}).get(JOBSET_NAME)
         if owner != self._job.key.name:
             return False

@@ -50,7 +50,8 @@ async def supervise(
             tell(Handshake(BUSY))
             return
         was_lost = get_mark(paths, job.uid).exists()
-        if was_lost and await Controllers(cluster, key, read_clock).get_job_set() is not None:
+        job_set = await Controllers(cluster, key, read_clock).get_job_set() if was_lost else None
+        if job_set is not None and not job_set["spec"].get("suspend"):
             await report_lost_job(cluster, paths, job.uid, reconcile, read_clock)
         with paths.job(job.uid).supervisor_log.open("ab", buffering=0) as log:
             engine = Engine(
