@@ -567,7 +567,7 @@ async def test_the_pids_of_other_pods_are_hidden_unless_gpus_are_shared(namespac
 
 async def test_a_signal_that_ends_the_starter_itself_is_a_kill(processes, folder, tmp_path):
     run = await processes.start(pod(shell("sleep 1000")), context(folder))
-    (starter,) = [pid for pid in list_processes("pod_init.py") if _parent(pid) == os.getpid()]
+    (starter,) = [pid for pid in list_processes("pod_init.main()") if _parent(pid) == os.getpid()]
     os.kill(starter, signal.SIGKILL)
     assert terminated(await end(run)).exit_code == 137
 

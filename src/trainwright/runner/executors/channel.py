@@ -22,7 +22,13 @@ import msgspec
 from trainwright.runner.executors.isolation import Isolation
 from trainwright.runner.executors.mount_plan import MountLayout
 
-_PROGRAM: Final = Path(__file__).with_name("pod_init.py")
+# Imported, not run by path: only what is imported is compiled once and for all. The folder comes last on the
+# path, so that no module of ours can hide one of the standard library.
+_PROGRAM: Final = (
+    "-c",
+    "import sys; sys.path.append(sys.argv[1]); import pod_init; pod_init.main()",
+    str(Path(__file__).parent),
+)
 _LONGEST_MESSAGE_BYTES: Final = 1 << 20
 # An interpreter that lives in an odd place may need these to start at all.
 _LOADER_VARIABLES: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FRAMEWORK_PATH")
@@ -84,7 +90,7 @@ class ContainerChannel:
         try:
             # -I -S: neither the user's PYTHONPATH nor site-packages have a say in what runs here.
             process = subprocess.Popen(  # noqa: ASYNC220 (returns after exec, in about a millisecond)
-                [sys.executable, "-I", "-S", str(_PROGRAM)],
+                [sys.executable, "-I", "-S", *_PROGRAM],
                 stdin=theirs.fileno(),
                 stdout=output,
                 stderr=output,

@@ -1,9 +1,10 @@
 """The program that becomes one container of a pod: namespaces, mounts, PID 1, and the end of all of it.
 
-It runs by path with `python -I -S`, so that it starts in some 20 ms and sees nothing of the user's Python; it
-imports the standard library only and nothing of ours. The executor talks to it over a socket that is its
-standard input: the first line is the configuration, as JSON (never argv, which every user can read, because
-the environment holds secrets), the following ones are requests; it answers with one JSON object a line.
+It runs with `python -I -S`, so that it starts fast and sees nothing of the user's Python; it imports the
+standard library only and nothing of ours, and of that little, because every import is paid at every start.
+The executor talks to it over a socket that is its standard input: the first line is the configuration, as
+JSON (never argv, which every user can read, because the environment holds secrets), the following ones are
+requests; it answers with one JSON object a line.
 
     -> {"signal": 15}                          pass a signal to the main process
     -> {"exec": 7, "argv": [...], "timeoutSeconds": 1}      run a probe beside it
@@ -28,7 +29,6 @@ import json
 import os
 import select
 import signal
-import socket
 import sys
 import time
 
@@ -96,8 +96,7 @@ class Channel:
     """JSON lines over the socket to the executor."""
 
     def __init__(self, fd: int) -> None:
-        self._socket = socket.socket(fileno=os.dup(fd))
-        os.set_inheritable(self._socket.fileno(), False)
+        self._fd = os.dup(fd)
         # From here on fd 0 is what the container's processes read: nothing.
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, fd)
@@ -106,16 +105,16 @@ class Channel:
 
     def fileno(self) -> int:
         """For poll."""
-        return self._socket.fileno()
+        return self._fd
 
     def close(self) -> None:
         """Close this process's end."""
-        self._socket.close()
+        os.close(self._fd)
 
     def read_configuration(self) -> Config:
         """Return the first line; exit when the executor is gone before it came."""
         while b"\n" not in self._pending:
-            data = self._socket.recv(1 << 20)
+            data = os.read(self._fd, 1 << 20)
             if not data:
                 sys.exit(START_ERROR)
             self._pending += data
@@ -126,7 +125,7 @@ class Channel:
     def read_requests(self) -> tuple[list[Config], bool]:
         """Return the requests that have come, and whether the other end is closed. Call when readable."""
         try:
-            data = self._socket.recv(1 << 16)
+            data = os.read(self._fd, 1 << 16)
         except ConnectionResetError:
             data = b""
         *lines, self._pending = (self._pending + data).split(b"\n")
@@ -135,7 +134,9 @@ class Channel:
     def send(self, message: Config) -> None:
         """Send one message; an executor that is gone does not mind."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            data = json.dumps(message).encode() + b"\n"
+            while data:
+                data = data[os.write(self._fd, data) :]
 
 
 class StartReport:
@@ -559,7 +560,3 @@ def _check(result: int, what: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
-
-
-if __name__ == "__main__":
-    main()
