@@ -6,6 +6,7 @@ seconds, and steps get slower or faster on the way. Pure: the time is an argumen
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 _SAMPLES = 60
@@ -36,7 +37,8 @@ class RemainingTime:
         if step >= total:
             return 0
         speed = self._steps_per_second()
-        return round((total - step) / speed) if speed else None
+        seconds = (total - step) / speed if speed else math.inf
+        return round(seconds) if math.isfinite(seconds) else None
 
     def _steps_per_second(self) -> float | None:
         """Return the mean speed without jumps.

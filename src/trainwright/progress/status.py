@@ -44,7 +44,7 @@ def compute_percent(step: float, total: float) -> int | None:
         return None
     if step >= total:
         return 100
-    return max(0, min(99, round(100 * step / total)))
+    return min(99, round(100 * (step / total))) if step > 0 else 0
 
 
 def read_count(value: object) -> int | float | None:
