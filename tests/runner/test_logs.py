@@ -181,6 +181,7 @@ def test_each_rank_has_a_file_of_its_own_and_the_whole_names_them(tmp_path):
 
 def test_the_only_process_of_a_pod_is_its_rank(tmp_path):
     output = ContainerOutput(tmp_path / "demo-node-0-1-abcde", "node", Rotation(), rank_base=1, processes=1)
+    output.open()
     output.write(b"a\n")
     output.close()
     (log,) = list_ranks(tmp_path)[1]

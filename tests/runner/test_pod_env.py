@@ -237,6 +237,10 @@ def test_without_own_names_addresses_are_the_loopbacks(text, expected):
     assert rewrite(text, IDENTITY, context(), WITHOUT_NAMES) == expected
 
 
+def test_a_pod_without_a_subdomain_has_one_name():
+    assert build_names(["alone"], "", "team") == {"alone": "127.0.1.1"}
+
+
 def test_addresses_differ_and_stay_on_the_loopback():
     names = build_names([f"host-{n}" for n in range(1000)], "demo", "team")
     assert names["host-0.demo"] == names["host-0"] == "127.0.1.1"

@@ -21,7 +21,7 @@ import msgspec
 
 RANKS_FOLDER: Final = "ranks"
 LONGEST_LINE_BYTES: Final = 1 << 16
-_LOOK_AGAIN_SECONDS: Final = 0.05
+_LOOK_AGAIN_SECONDS: Final = 0.1
 _BLOCK_BYTES: Final = 1 << 16
 _RANK: Final = re.compile(rb"\[rank(\d+)\] ")
 
@@ -135,6 +135,8 @@ class LogFollower:
         if self._file is None:
             return False
         own = os.fstat(self._file)
+        if _is_same(self._log.path, own):
+            return False
         generations = self._log.list_generations()
         position = next(
             (n for n, path in enumerate(generations) if _is_same(path, own)),

@@ -357,6 +357,8 @@ def build_names(host_names: Sequence[str], subdomain: str, namespace: str) -> di
 
 def list_names(host: str, subdomain: str, namespace: str) -> tuple[str, ...]:
     """Return the names by which a pod is known, the one that endpoints use first."""
+    if not subdomain:
+        return (host,)
     full = f"{host}.{subdomain}"
     service = f"{full}.{namespace}.svc"
     return full, host, f"{full}.{namespace}", service, f"{service}.cluster.local"

@@ -341,7 +341,7 @@ async def test_a_missing_config_map_is_waited_for_in_kubernetes_words(executor, 
     body = shell("true", envFrom=[{"configMapRef": {"name": "missing"}}])
     run = await executor.start(pod(body), context(folder))
     waiting = run.status.container_statuses[0].state.waiting
-    assert (run.status.phase, waiting.reason) == ("Running", "CreateContainerConfigError")
+    assert (run.status.phase, waiting.reason) == ("Pending", "CreateContainerConfigError")
     assert waiting.message == 'configmap "missing" not found'
     await run.stop(30)
     assert run.status.phase == "Failed"

@@ -122,12 +122,13 @@ class ContainerOutput:
         self._whole = RotatingFile(self.path, rotation)
         self._ranks: dict[int, RotatingFile] = {}
         self._splitter = LineSplitter(rank_base or 0)
-        if processes == 1 and rank_base is not None:
-            self._link_only_rank(rank_base)
+        self._only_rank = rank_base if processes == 1 else None
 
     def open(self) -> None:
         """Make the log, so that a container that prints nothing has an empty one."""
         self._whole.write(b"")
+        if self._only_rank is not None:
+            self._link_only_rank(self._only_rank)
 
     def write(self, data: bytes) -> None:
         """Take what the container has printed."""
@@ -181,8 +182,8 @@ class ContainerOutput:
     def _link_only_rank(self, rank: int) -> None:
         """Let `ranks/<rank>.log` be the log of a container whose only process is that rank."""
         link = self._folder / RANKS_FOLDER / f"{rank}.log"
-        link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with contextlib.suppress(FileExistsError):
+        with contextlib.suppress(OSError):  # there from the first start, or no room: the output matters more
+            link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             link.symlink_to(Path("..") / self.path.name)
 
 

@@ -269,8 +269,8 @@ class ProcessPodRun:
                 raise CannotStart(
                     CONFIG_ERROR,
                     f"the rendezvous address {host!r} ({variable}) does not resolve on this machine "
-                    f"({error or 'no answer in time'}); the first pod of this job is "
-                    f"{self._context.host_names[0]}.{self._context.subdomain}",
+                    f"({error or 'no answer in time'}); use the address of a pod of this job, such as "
+                    f"{min(self._plan.names, default=self._plan.host_name)}",
                 ) from error
 
     async def _prepare(self) -> bool:
@@ -316,7 +316,7 @@ class ProcessPodRun:
         mains = [container.status for container in self._mains]
         is_scheduled = self._plan.unschedulable is None
         self._status = PodStatus(
-            phase=self._phase,
+            phase=self._find_phase(mains),
             reason=self._reason,
             message=self._message,
             conditions=self._build_conditions(mains),
@@ -327,6 +327,14 @@ class ProcessPodRun:
         if any(map(_is_settled, (*inits, *mains))):
             self._settled.set()
         self._wake.set()
+
+    def _find_phase(self, mains: list[ContainerStatus]) -> str:
+        """Return the phase as a kubelet has it: a container that never ran yet keeps the pod Pending."""
+        if self._phase == "Running" and any(
+            status.state.waiting and not status.last_state.terminated for status in mains
+        ):
+            return "Pending"
+        return self._phase
 
     def _build_conditions(self, mains: list[ContainerStatus]) -> list[PodCondition]:
         if self._plan.unschedulable is not None:
@@ -390,9 +398,13 @@ def _build_condition(
 
 def _describe_machine(isolation: Isolation) -> Machine:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    known = "SC_PHYS_PAGES" in os.sysconf_names  # not on macOS
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else 0
     return Machine(
-        cpus=cpus, memory_bytes=max(0, pages), own_names=isolation.mount, is_linux=sys.platform == "linux"
+        cpus=cpus,
+        memory_bytes=max(0, memory_bytes),
+        own_names=isolation.mount,
+        is_linux=sys.platform == "linux",
     )
 
 
