@@ -35,11 +35,14 @@ def main() -> None:
     paths = StatePaths(Path(root))
     environment = {"PATH": os.environ["PATH"], "WORK": work}
     build = EXECUTORS[os.environ.get("EXECUTOR", "process")]
-    # As in a command: something was open before the fork, the store among it.
-    cluster = LocalCluster(paths.store)
+    # As in a command: something is open when it forks, and the store was.
+    stream = Path(root, "open").open("w")  # noqa: SIM115 (for the life of the process)
+    with LocalCluster(paths.store) as cluster:
+        objects = asyncio.run(read_objects(cluster, names if verb in {"ensure", "churn"} else []))
 
     async def act(function: Any) -> list[str]:
-        return [key.name for key in await function(cluster, paths)]
+        with LocalCluster(paths.store) as cluster:
+            return [key.name for key in await function(cluster, paths)]
 
     try:
         match verb:
@@ -53,7 +56,7 @@ def main() -> None:
                 ]
                 print(time.perf_counter() - began, file=sys.stderr)
             case "ensure":
-                uid = asyncio.run(cluster.get(ObjectKey("TrainJob", "default", names[0])))["metadata"]["uid"]
+                uid = objects[0]["metadata"]["uid"]
                 key = ObjectKey("TrainJob", "default", names[0])
                 answer = ensure_supervisor(paths, key, environment, Path(work), uid)
             case "lost":
@@ -61,36 +64,42 @@ def main() -> None:
             case "sweep":
                 answer = asyncio.run(act(sweep_expired))
             case "churn":
-                answer = churn(cluster, paths, environment, names[0], int(names[1]))
+                answer = churn(paths, environment, objects[0], int(os.environ["COUNT"]))
     except UserError as error:
         answer = f"{type(error).__name__}: {error}"
     print(json.dumps(answer))
+    stream.close()
+
+
+async def read_objects(cluster: LocalCluster, names: list[str]) -> list[Any]:
+    return [await cluster.get(ObjectKey("TrainJob", "default", name)) for name in names]
 
 
 def churn(
-    cluster: LocalCluster, paths: StatePaths, environment: dict[str, str], model: str, count: int
+    paths: StatePaths, environment: dict[str, str], model: dict[str, Any], count: int
 ) -> dict[str, Any]:
     """Run copies of a job one after the other, every third one failing; delete every second one."""
-    copied = asyncio.run(cluster.get(ObjectKey("TrainJob", "default", model)))
     began, before = time.perf_counter(), count_descriptors()
     ends: Counter[str] = Counter()
     for number in range(count):
         key = ObjectKey("TrainJob", "default", f"job-{number}")
-        spec = {**copied["spec"], "suspend": False}
+        spec = {**model["spec"], "suspend": False}
         if number % 3 == 2:
             spec["trainer"] = {"command": ["/bin/sh", "-c", "exit 1"]}
-        body = {**copied, "metadata": {"name": key.name, "namespace": "default"}, "spec": spec}
-        uid = asyncio.run(cluster.create(body))["metadata"]["uid"]
+        with LocalCluster(paths.store) as cluster:
+            body = {**model, "metadata": {"name": key.name, "namespace": "default"}, "spec": spec}
+            uid = asyncio.run(cluster.create(body))["metadata"]["uid"]
         assert start_supervisor(paths, key, environment, Path(environment["WORK"]))
         lock = SupervisorLock(paths, uid)
         while not lock.try_acquire():
             time.sleep(0.002)
         lock.abandon()
-        status = asyncio.run(cluster.get(key))["status"]
-        ends.update(c["type"] for c in status["conditions"] if c["status"] == "True")
-        if number % 2:
-            asyncio.run(cluster.delete(key))
-            assert forget_job(paths, uid)
+        with LocalCluster(paths.store) as cluster:
+            status = asyncio.run(cluster.get(key))["status"]
+            ends.update(c["type"] for c in status["conditions"] if c["status"] == "True")
+            if number % 2:
+                asyncio.run(cluster.delete(key))
+                assert forget_job(paths, uid)
     return {
         "seconds": time.perf_counter() - began,
         "ends": ends,

@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from runner.lab import Lab, is_process_alive, replicated_job
 from trainwright.api.meta import ObjectKey
-from trainwright.runner.daemon import end_supervisor, hurry_supervisor
+from trainwright.runner.daemon import end_supervisor, hurry_supervisor, start_supervisor
 from trainwright.runner.supervisor_lock import SupervisorLock, find_live_supervisor
 
 DRIVER = Path(__file__).with_name("driver.py")
@@ -101,6 +103,13 @@ async def test_a_supervisor_holds_nothing_of_its_command_but_its_own_files(lab: 
     }
     assert end_supervisor(lab.paths, uid)
     await until_idle(lab, uid)
+
+
+async def test_a_program_that_has_the_store_open_may_not_fork(lab: Lab) -> None:
+    """SQLite would corrupt it; this process has it open all the time."""
+    await lab.submit(replicated_job("node", "exit 0"))
+    with pytest.raises(RuntimeError, match=r"close .*store\.db before"):
+        start_supervisor(lab.paths, lab.key(), {}, lab.work)
 
 
 def list_descriptors(pid: int) -> list[str]:

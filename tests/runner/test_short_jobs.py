@@ -33,8 +33,7 @@ async def test_short_jobs_in_a_row_leave_nothing(lab: Lab, tmp_path: Path) -> No
         str(lab.work),
         "churn",
         "model",
-        str(COUNT),
-        env={**os.environ, "TMPDIR": str(temporary)},
+        env={**os.environ, "TMPDIR": str(temporary), "COUNT": str(COUNT)},
         stdout=asyncio.subprocess.PIPE,
     )
     out, _ = await process.communicate()
@@ -49,6 +48,7 @@ async def test_short_jobs_in_a_row_leave_nothing(lab: Lab, tmp_path: Path) -> No
     root = lab.paths.root
     assert {folder.name for folder in root.iterdir()} <= {
         "jobs",
+        "open",
         "ports",
         "supervised",
         "supervisor-start.log",

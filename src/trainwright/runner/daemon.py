@@ -6,7 +6,7 @@ session of its own, and waits until the supervisor holds the job's lock, or says
 
 A forked process must not use what the command had open. Every descriptor of the command is therefore
 replaced by /dev/null, under its number: objects that still believe to own it then close nothing that is
-used by somebody else. The command has to be single-threaded at that moment.
+used by somebody else. The command has to be single-threaded at that moment, and to have closed the store.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def start_supervisor(
     pods are run, as processes of this machine where it is absent. Returns when the supervisor holds the job's
     lock. Raises NotFound, StateDirectoryError, or SupervisorNotStarted with the reason.
     """
+    _check_store_is_closed(paths)
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -101,6 +102,21 @@ def hurry_supervisor(paths: StatePaths, uid: str) -> bool:
 def end_supervisor(paths: StatePaths, uid: str) -> bool:
     """Make a supervisor stop its pods, fail its job and end; False where there is none."""
     return _signal(paths, uid, signal.SIGTERM)
+
+
+def _check_store_is_closed(paths: StatePaths) -> None:
+    """Raise where this process has the store open: that is a mistake of the program, and a dangerous one.
+
+    SQLite remembers per process which locks it holds on a file. A forked child inherits the memory and not
+    the locks: it would write as if it held them. Source: sqlite.org, "How to corrupt an SQLite database",
+    2.6.
+    """
+    store = str(paths.store)
+    for fd in _list_descriptors():
+        with contextlib.suppress(OSError):
+            # A link to the file where /proc is; elsewhere there is nothing to look at.
+            if str(Path(f"/proc/self/fd/{fd}").readlink()).startswith(store):
+                raise RuntimeError(f"close {store} before a supervisor is started: this process forks")
 
 
 def _signal(paths: StatePaths, uid: str, number: int) -> bool:
