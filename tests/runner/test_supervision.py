@@ -13,6 +13,7 @@ from trainwright.api.meta import ObjectKey
 from trainwright.cluster.local.paths import StatePaths
 from trainwright.runner import supervision
 from trainwright.runner.handshake import BUSY, STARTED, Handshake
+from trainwright.runner.lost import report_lost
 from trainwright.runner.pod_context import Surroundings
 from trainwright.runner.process_identity import ProcessIdentity, is_alive, read_identity, send_signal
 from trainwright.runner.supervision import acquire_patiently, keep_supervised, needs_supervisor
@@ -272,3 +273,28 @@ async def test_the_first_word_of_a_supervisor_is_that_it_has_begun(lab: Lab) -> 
     await supervise(lab.paths, lab.key(), Surroundings(lab.environment, lab.work), told.append)
 
     assert told == [Handshake(STARTED, str(lab.paths.job(uid).supervisor_log))]
+
+
+async def test_a_supervisor_that_died_before_it_could_say_who_it_was_is_found_by_its_mark(lab: Lab) -> None:
+    """1. A supervisor takes the lock and leaves its mark ...
+    2. ... and is killed before it has written supervisor.json.
+    3. The next command finds the mark and a free lock: the job, of which nothing ran, can be resumed.
+    """
+    uid = (await lab.submit(replicated_job("node", "exit 0")))["metadata"]["uid"]
+    lock = SupervisorLock(lab.paths, uid)
+    lock.try_acquire()
+    lock.sign(lab.key())
+    lab.paths.job(uid).supervisor.unlink()
+    lock.abandon()
+
+    assert await report_lost(lab.cluster, lab.paths) == [lab.key()]
+    assert (await lab.get())["spec"]["suspend"] is True
+    assert list_marked(lab.paths) == []
+
+
+async def test_a_mark_that_cannot_be_read_is_removed(lab: Lab) -> None:
+    get_mark(lab.paths, UID).parent.mkdir(parents=True)
+    get_mark(lab.paths, UID).write_text("{")
+
+    assert await report_lost(lab.cluster, lab.paths) == []
+    assert list_marked(lab.paths) == []

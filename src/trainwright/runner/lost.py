@@ -30,7 +30,7 @@ from trainwright.runner.supervisor_lock import (
     SupervisorLock,
     holding,
     list_marked,
-    read_supervisor,
+    read_mark,
 )
 from trainwright.runner.train_job_state import is_finished, is_suspended
 
@@ -60,7 +60,7 @@ async def report_lost_job(
 ) -> ObjectKey | None:
     """Report one job whose lock the caller holds; return which TrainJob was lost, None where none was."""
     end_leftovers(paths.job(uid))
-    supervisor = read_supervisor(paths.job(uid))
+    supervisor = read_mark(paths, uid)
     if supervisor is None:
         return None
     key = supervisor.key

@@ -1,8 +1,8 @@
 """Who supervises a job: one process at most, told by a lock that the system takes back when it dies.
 
-    <root>/supervised/<uid>      exists from before a supervisor works until after it ended in good order
+    <root>/supervised/<uid>      from before a supervisor works until after it ended in good order
     <job>/lock                   flock; held as long as the supervisor lives
-    <job>/supervisor.json        who holds it: pid, start time, and which TrainJob
+    <job>/supervisor.json        who holds it: pid, start time, and which TrainJob; so says the mark
 
 What is left behind says how it ended: no mark, no supervisor was needed; a mark and a held lock, one is at
 work; a mark and a free lock, it died. The marks are a folder of their own so that looking for dead
@@ -73,10 +73,9 @@ class SupervisorLock:
         identity = read_identity(os.getpid())
         assert identity is not None  # noqa: S101 (we are running)
         self._mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._mark.touch(mode=0o600)
-        _write_whole(
-            self._job.supervisor, msgspec.json.encode(Supervisor(identity, key.namespace, key.name, key.kind))
-        )
+        content = msgspec.json.encode(Supervisor(identity, key.namespace, key.name, key.kind))
+        _write_whole(self._mark, content)
+        _write_whole(self._job.supervisor, content)
 
     def release(self) -> None:
         """Give the lock back as one who leaves nothing behind."""
@@ -102,17 +101,20 @@ def get_mark(paths: StatePaths, uid: str) -> Path:
 def list_marked(paths: StatePaths) -> list[str]:
     """Return the uids of all jobs that have, or should have, a supervisor."""
     try:
-        return sorted(entry.name for entry in os.scandir(paths.root / "supervised"))
+        entries = os.scandir(paths.root / "supervised")
+        return sorted(entry.name for entry in entries if not entry.name.startswith("."))
     except FileNotFoundError:
         return []
 
 
+def read_mark(paths: StatePaths, uid: str) -> Supervisor | None:
+    """Return whose mark it is; None where there is none that can be read."""
+    return _read(get_mark(paths, uid))
+
+
 def read_supervisor(job: JobPaths) -> Supervisor | None:
     """Return who last signed for this job; None where nobody did, or the file is not readable."""
-    try:
-        return msgspec.json.decode(job.supervisor.read_bytes(), type=Supervisor)
-    except (OSError, msgspec.DecodeError):
-        return None
+    return _read(job.supervisor)
 
 
 def find_live_supervisor(job: JobPaths) -> Supervisor | None:
@@ -133,6 +135,13 @@ def holding(paths: StatePaths, uid: str) -> Iterator[SupervisorLock | None]:
     finally:
         if lock.is_held:
             lock.abandon()
+
+
+def _read(file: Path) -> Supervisor | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Supervisor)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def _is_same_file(fd: int, path: Path) -> bool:
