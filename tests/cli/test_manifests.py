@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainwright.cli.manifests import InvalidManifests, read_manifests
+from trainwright.cli.manifests import read_manifests
 
 JOB = """\
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -39,16 +39,13 @@ def test_every_mistake_of_every_file_is_told_at_once_where_it_stands(write):
         write("two.json", '{"apiVersion": "v1", "kind": "Pod"}'),
         write("good.yaml", JOB % "good"),
     ]
-    with pytest.raises(InvalidManifests) as caught:
-        read_manifests(files)
-    places = [line.split(": ")[0] for line in caught.value.lines]
-    assert places == sorted(places, key=lambda place: ("one" not in place, place))
-    assert {place.split(":")[0] for place in places} == {"one.yaml", "two.json"}
-    assert caught.value.exit_code == 2
+    read = read_manifests(files)
+    places = [mistake.line.split(": ")[0] for mistake in read.mistakes]
+    assert places == ["one.yaml:5:3", "two.json:1:22"]
+    assert [item.value.metadata.name for item in read.objects] == ["Bad_Name", "good"]
 
 
 def test_one_object_in_two_files_is_a_mistake(write):
-    with pytest.raises(
-        InvalidManifests, match=r"b\.yaml: TrainJob 'a' is already in a\.yaml; keep one of them"
-    ):
-        read_manifests([write("a.yaml", JOB % "a"), write("b.yaml", JOB % "a")])
+    read = read_manifests([write("a.yaml", JOB % "a"), write("b.yaml", JOB % "a")])
+    (mistake,) = read.mistakes
+    assert mistake.line == "b.yaml: TrainJob 'a' is already in a.yaml; keep one of them"

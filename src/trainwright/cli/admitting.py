@@ -24,12 +24,13 @@ from trainwright.api.reading import ReadObject
 from trainwright.api.runtime import ClusterTrainingRuntime, Runtime
 from trainwright.api.trainjob import TrainJob
 from trainwright.cli.job_rows import build_runtime_key
-from trainwright.cli.manifests import InvalidManifests, Manifests, format_mistake
+from trainwright.cli.manifests import InvalidManifests, Manifests, Mistake, format_mistake
 from trainwright.cli.runtime_lookup import KnownRuntime, list_runtimes
 from trainwright.cli.shipped_runtimes import is_shipped
 from trainwright.cli.targets import Target
 from trainwright.cluster.observe import observe
 from trainwright.errors import InvalidObject, NotFound
+from trainwright.field_errors import FieldError, Rule
 
 # Whose fields those are that files set.
 FIELD_MANAGER = "trainwright"
@@ -58,19 +59,28 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 async def admit_manifests(target: Target, manifests: Manifests, namespace: str) -> Admitted:
-    """Return all objects as admitted. Raises InvalidManifests with the mistakes of all of them."""
+    """Return all objects as admitted, or none. Raises InvalidManifests with the mistakes of all files.
+
+    Where something could not be read, a runtime may be missing for that reason: that is not told as well.
+    """
     placed = [place_object(item, namespace) for item in manifests.objects]
     in_files = {_build_key(item.value): item.value for item in placed if isinstance(item.value, Runtime)}
     objects: list[AdmittedObject] = []
     warnings = list(manifests.warnings)
-    mistakes: list[str] = []
+    mistakes = list(manifests.mistakes)
     for item in placed:
         admitted, verdict = await _admit(target, item, in_files)
         objects.append(admitted)
-        mistakes += [format_mistake(item.source, error) for error in item.locate(list(verdict.errors))]
+        errors = [
+            error for error in verdict.errors if not (manifests.mistakes and _is_missing_runtime(error))
+        ]
+        mistakes += [
+            Mistake(item.source, format_mistake(item.source, error)) for error in item.locate(errors)
+        ]
         warnings += [f"{item.source}: {warning}" for warning in verdict.warnings]
     if mistakes:
-        raise InvalidManifests(mistakes)
+        mistakes.sort(key=lambda mistake: manifests.files.index(mistake.source))
+        raise InvalidManifests([mistake.line for mistake in mistakes])
     return Admitted(tuple(objects), tuple(warnings))
 
 
@@ -148,6 +158,10 @@ async def _check_update(target: Target, old: TrainJob, new: TrainJob) -> tuple[V
     before = default_train_job(old, None, now)
     after = default_train_job(new, before, now)
     return validate_train_job(after, runtime, before, seen.job_set if seen else None), runtime
+
+
+def _is_missing_runtime(error: FieldError) -> bool:
+    return error.rule is Rule.NOT_FOUND and error.path.startswith("spec.runtimeRef")
 
 
 async def _find(target: Target, key: ObjectKey) -> Json | None:

@@ -1,4 +1,4 @@
-"""Read the objects of files, all of them or none: every mistake of every file in one error."""
+"""Read the objects of files, and every mistake of every file."""
 
 from __future__ import annotations
 
@@ -22,35 +22,42 @@ class InvalidManifests(UserError):
         super().__init__("\n".join(lines))
 
 
-class Manifests(msgspec.Struct, frozen=True):
-    """Objects in the order of the files, and what readers should know about them, a line each."""
+class Mistake(msgspec.Struct, frozen=True):
+    """One line about one file."""
 
+    source: str
+    line: str
+
+
+class Manifests(msgspec.Struct, frozen=True):
+    """Objects in the order of the files; mistakes in what could not be read, and warnings, a line each."""
+
+    files: tuple[str, ...]
     objects: tuple[ReadObject, ...]
-    warnings: tuple[str, ...]
+    mistakes: tuple[Mistake, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def read_manifests(files: Iterable[str]) -> Manifests:
-    """Return the objects of all files. Raises InvalidManifests with every mistake, or UsageError."""
+    """Return what all files hold. Raises UsageError for a file that is not there."""
     objects: list[ReadObject] = []
     warnings: list[str] = []
-    mistakes: list[str] = []
+    mistakes: list[Mistake] = []
     seen: dict[tuple[str, str, str], str] = {}
-    for file in dict.fromkeys(files):
+    names = tuple(dict.fromkeys(files))
+    for file in names:
         read = read_objects(read_bytes(file), file)
-        mistakes += [format_mistake(file, error) for error in read.errors]
+        mistakes += [Mistake(file, format_mistake(file, error)) for error in read.errors]
         warnings += [format_mistake(file, error) for error in read.warnings]
         for item in read.objects:
             meta = item.value.metadata
             key = (item.kind, meta.namespace or "", meta.name)
-            if meta.name and key in seen and seen[key] != file:
-                mistakes.append(
-                    f"{file}: {item.kind} {meta.name!r} is already in {seen[key]}; keep one of them"
-                )
+            if meta.name and seen.get(key, file) != file:
+                twice = f"{item.kind} {meta.name!r} is already in {seen[key]}; keep one of them"
+                mistakes.append(Mistake(file, f"{file}: {twice}"))
             seen.setdefault(key, file)
         objects += read.objects
-    if mistakes:
-        raise InvalidManifests(mistakes)
-    return Manifests(tuple(objects), tuple(warnings))
+    return Manifests(names, tuple(objects), tuple(mistakes), tuple(warnings))
 
 
 def format_mistake(source: str, error: FieldError) -> str:
