@@ -22,34 +22,6 @@ from trainwright.api.core import (
 from trainwright.runner.executor import PodContext, PodRun
 
 
-class ShellExecutor:
-    """Starts the first container of a pod in a session of its own."""
-
-    async def start(self, pod: dict[str, Any], context: PodContext) -> PodRun:
-        container = pod["spec"]["containers"][0]
-        context.folder.mkdir(parents=True, exist_ok=True)
-        own = {entry["name"]: entry["value"] for entry in container.get("env") or () if "value" in entry}
-        rank = pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
-        environment = {
-            **context.environment,
-            **context.extra_environment,
-            **own,
-            "JOB_COMPLETION_INDEX": rank,
-            "MASTER_PORT": str(context.ports[29500]),
-        }
-        with (context.folder / "node.log").open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                *container["command"],
-                stdout=log,
-                stderr=log,
-                stdin=asyncio.subprocess.DEVNULL,
-                cwd=context.working_directory,
-                env=environment,
-                start_new_session=True,
-            )
-        return ShellRun(container["name"], process)
-
-
 class ShellRun:
     """One process group."""
 
@@ -96,3 +68,33 @@ class ShellRun:
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+class ShellExecutor:
+    """Starts the first container of a pod in a session of its own."""
+
+    run_class = ShellRun
+
+    async def start(self, pod: dict[str, Any], context: PodContext) -> PodRun:
+        container = pod["spec"]["containers"][0]
+        context.folder.mkdir(parents=True, exist_ok=True)
+        own = {entry["name"]: entry["value"] for entry in container.get("env") or () if "value" in entry}
+        rank = pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
+        environment = {
+            **context.environment,
+            **context.extra_environment,
+            **own,
+            "JOB_COMPLETION_INDEX": rank,
+            "MASTER_PORT": str(context.ports[29500]),
+        }
+        with (context.folder / "node.log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *container["command"],
+                stdout=log,
+                stderr=log,
+                stdin=asyncio.subprocess.DEVNULL,
+                cwd=context.working_directory,
+                env=environment,
+                start_new_session=True,
+            )
+        return self.run_class(container["name"], process)

@@ -10,6 +10,8 @@ import socket
 import pytest
 
 from runner.lab import Lab, replicated_job
+from runner.shell_executor import ShellExecutor, ShellRun
+from trainwright.api.core import PodStatus
 from trainwright.runner.devices import Gpu, NotEnoughDevices
 from trainwright.runner.pod_devices import PodDevices, count_devices
 
@@ -322,6 +324,34 @@ class FailingExecutor:
 
     async def start(self, pod: object, context: object) -> object:
         raise OSError(28, "No space left on device")
+
+
+class ForgetfulRun(ShellRun):
+    """A pod that runs, and of which nothing more can be learned."""
+
+    async def changed(self) -> PodStatus:
+        raise ConnectionResetError("the channel is broken")
+
+
+class ForgetfulExecutor(ShellExecutor):
+    """An executor with a bug."""
+
+    run_class = ForgetfulRun
+
+
+async def test_a_pod_that_nothing_is_known_of_any_more_is_ended(lab: Lab) -> None:
+    await lab.submit(replicated_job("node", ENDLESS, step="trainer"))
+    async with lab.supervising(build_executor=ForgetfulExecutor):
+        assert await lab.until_finished() == {"Failed": ("True", "FailedJobs")}
+
+    (pod,) = await lab.list("Pod")
+    assert (pod["status"]["reason"], pod["status"]["message"]) == (
+        "ConnectionResetError",
+        "the channel is broken",
+    )
+    assert lab.processes() == set()
+    uid = (await lab.get())["metadata"]["uid"]
+    assert "Traceback" in lab.paths.job(uid).supervisor_log.read_text()
 
 
 async def test_a_pod_that_cannot_be_started_fails_with_the_reason(lab: Lab) -> None:

@@ -236,7 +236,7 @@ class _Slot:
         try:
             self._context = await tools.contexts.build(self.pod, job.pod(self.key.name), devices)
             self._run = await tools.executor.start(self.pod, self._context)
-            record_children(job)
+            self._record(job)
             self._started.set()
             self._note(self._run.status)
             while self.status.phase not in _FINAL:
@@ -246,6 +246,8 @@ class _Slot:
             failed = msgspec.structs.replace(
                 self.status, phase="Failed", reason=type(error).__name__, message=str(error)
             )
+            if self._run is not None:
+                await self._run.stop(0.0)
             self._note(failed)
         finally:
             self._started.set()
@@ -269,6 +271,13 @@ class _Slot:
             # The run is over; whether it says so once more is not worth waiting for.
             self.task.cancel()
         self._wake()
+
+    def _record(self, job: JobPaths) -> None:
+        try:
+            record_children(job)
+        except OSError as error:
+            # Only a crash would need it, and a full disk is no reason to end a pod that runs.
+            self._log.warning("processes could not be recorded", pod=self.key.name, error=error)
 
     def _note(self, status: PodStatus) -> None:
         """Take over the executor's view, with what it does not know: when the pod was scheduled and began."""
