@@ -63,6 +63,8 @@ def main() -> None:
                 answer = asyncio.run(act(report_lost))
             case "sweep":
                 answer = asyncio.run(act(sweep_expired))
+            case "toggle":
+                answer = toggle(paths, environment, names[0], int(os.environ["COUNT"]))
             case "churn":
                 answer = churn(paths, environment, objects[0], int(os.environ["COUNT"]))
     except UserError as error:
@@ -73,6 +75,22 @@ def main() -> None:
 
 async def read_objects(cluster: LocalCluster, names: list[str]) -> list[Any]:
     return [await cluster.get(ObjectKey("TrainJob", "default", name)) for name in names]
+
+
+def toggle(paths: StatePaths, environment: dict[str, str], name: str, count: int) -> int:
+    """Suspend and resume a job, last resume it; return how many supervisors that took.
+
+    The pauses are of different lengths, so that changes meet supervisors at every point of their lives.
+    """
+    key = ObjectKey("TrainJob", "default", name)
+    started = 0
+    for number in range(2 * count):
+        with LocalCluster(paths.store) as cluster:
+            stored = asyncio.run(cluster.patch(key, {"spec": {"suspend": number % 2 == 0}}))
+        uid = stored["metadata"]["uid"]
+        started += ensure_supervisor(paths, key, environment, Path(environment["WORK"]), uid)
+        time.sleep(0.013 * (number % 11))
+    return started
 
 
 def churn(

@@ -276,6 +276,20 @@ async def test_processes_that_survive_their_supervisor_are_killed(lab: Lab) -> N
     assert lab.processes() == set()
 
 
+async def test_a_job_that_is_suspended_and_resumed_in_quick_succession_ends_as_last_asked(lab: Lab) -> None:
+    """Supervisors end and begin meanwhile, at every point of their lives."""
+    script = 'trap "exit 143" TERM; until [ -e "$WORK/go" ]; do sleep 0.01; done'
+    await lab.submit(replicated_job("node", script, step="trainer"))
+    started = await command(lab, "toggle", "demo", COUNT="25")
+    assert started > 1
+    (lab.work / "go").touch()
+
+    assert (await lab.until_finished())["Complete"] == ("True", "AllJobsCompleted")
+    await until_idle(lab, await uid_of(lab))
+    assert lab.processes() == set()
+    assert list((lab.paths.root / "supervised").iterdir()) == []
+
+
 async def test_two_jobs_at_once_do_not_disturb_each_other(lab: Lab) -> None:
     one, _ = await start_endless(lab, "one")
     two, _ = await start_endless(lab, "two")
