@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import msgspec
+
 from trainwright.api.meta import ObjectKey
 from trainwright.cluster.local.paths import StatePaths
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.cluster.reconcile import reconcile
+from trainwright.errors import StateDirectoryError
 from trainwright.runner.controllers import Controllers
 from trainwright.runner.executor import Executor
 from trainwright.runner.handshake import BUSY, STARTED, Handshake
 from trainwright.runner.lost import report_lost_job
 from trainwright.runner.pod_context import Surroundings
 from trainwright.runner.pod_devices import PodDevices
+from trainwright.runner.progress_package import PYTHON_PATH_ENV, build_python_path, path_for_jobs
 from trainwright.runner.supervision import acquire_patiently, keep_supervised, needs_supervisor
 from trainwright.runner.supervisor import Engine, Job, Supervisor
 from trainwright.runner.supervisor_lock import SupervisorLock, get_mark
@@ -53,6 +57,7 @@ async def supervise(
         job_set = await Controllers(cluster, key, read_clock).get_job_set() if was_lost else None
         if job_set is not None and not job_set["spec"].get("suspend"):
             await report_lost_job(cluster, paths, job.uid, reconcile, read_clock)
+        surroundings = _offer_progress(surroundings, paths)
         with paths.job(job.uid).supervisor_log.open("ab", buffering=0) as log:
             engine = Engine(
                 cluster=cluster,
@@ -72,6 +77,18 @@ async def supervise(
                 return await needs_supervisor(cluster, paths, key, job.uid)
 
             await keep_supervised(lock, key, work, has_work)
+
+
+def _offer_progress(surroundings: Surroundings, paths: StatePaths) -> Surroundings:
+    """Return the surroundings in which `from trainwright.progress import report` works in every container."""
+    try:
+        folder = path_for_jobs(paths.python)
+    except OSError as error:
+        raise StateDirectoryError(f"cannot write below {paths.python}: {error.strerror}") from error
+    python_path = build_python_path(surroundings.environment, folder)
+    return msgspec.structs.replace(
+        surroundings, environment={**surroundings.environment, PYTHON_PATH_ENV: python_path}
+    )
 
 
 def read_clock() -> datetime:

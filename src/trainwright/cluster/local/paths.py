@@ -11,6 +11,7 @@
     token                        the job's progress token, mode 0600
     pods/<pod name>/<container>.log    plus .1 ... after rotation
     pods/<pod name>/ranks/<rank>.log   one per rank, where the framework tells them apart
+  python/<hash>/                 what jobs may import of trainwright (`progress`), on their PYTHONPATH
   volumes/<namespace>/<claim>/   what a PersistentVolumeClaim holds
 """
 
@@ -36,6 +37,11 @@ class StatePaths(msgspec.Struct, frozen=True):
     def jobs(self) -> Path:
         """One folder per TrainJob uid."""
         return self.root / "jobs"
+
+    @property
+    def python(self) -> Path:
+        """What jobs may import of trainwright, one folder per content."""
+        return self.root / "python"
 
     def job(self, uid: str) -> JobPaths:
         """The folder of one TrainJob."""
