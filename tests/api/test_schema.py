@@ -20,6 +20,7 @@ from trainwright.api.markers import (
     shape,
 )
 from trainwright.api.meta import ApiStruct, Json, Labels, PositiveInt32, QuantityValue
+from trainwright.api.pod import PodSpec
 from trainwright.api.schema import check_object, compile_shape, fill_defaults
 from trainwright.api.shapes import Findings
 from trainwright.field_errors import Rule
@@ -312,3 +313,26 @@ def test_every_field_of_our_kinds_has_a_shape(kind: str) -> None:
 
 def test_a_struct_is_compiled_once() -> None:
     assert compile_shape(Whole) is compile_shape(Whole)
+
+
+def test_fields_of_pods_that_kubernetes_has_are_not_taken_for_misspelt_ones() -> None:
+    pod = {
+        "serviceAccount": "a",
+        "hostUsers": False,
+        "readinessGates": [],
+        "os": {"name": "linux"},
+        "containers": [
+            {
+                "name": "node",
+                "stdinOnce": True,
+                "volumeDevices": [],
+                "resizePolicy": [],
+                "readinessProbe": {"httpGet": {"port": 80}},
+            }
+        ],
+    }
+    findings = Findings()
+
+    compile_shape(PodSpec, is_open=True).check(pod, None, findings)
+
+    assert (findings.errors, findings.warnings) == ([], [])

@@ -31,6 +31,9 @@ class JobSpec(ApiStruct, frozen=True, kw_only=True):
     active_deadline_seconds: Int64 | None = None
     pod_failure_policy: Json | None = None
     pod_replacement_policy: str | None = None
+    selector: Json | None = None
+    manual_selector: bool | None = None
+    managed_by: str | None = None
     success_policy: Json | None = None
     suspend: bool | None = None
     ttl_seconds_after_finished: Int32 | None = None

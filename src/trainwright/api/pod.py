@@ -246,6 +246,10 @@ class Probe(ApiStruct, frozen=True, kw_only=True):
     """A question to the container."""
 
     exec: ExecAction | None = None
+    http_get: Json | None = None
+    tcp_socket: Json | None = None
+    grpc: Json | None = None
+    termination_grace_period_seconds: Int64 | None = None
     initial_delay_seconds: Int32 | None = None
     timeout_seconds: Int32 | None = None
     period_seconds: Int32 | None = None
@@ -274,6 +278,10 @@ class Container(ApiStruct, frozen=True, kw_only=True):
     restart_policy: str | None = None
     security_context: Json | None = None
     stdin: bool | None = None
+    stdin_once: bool | None = None
+    resize_policy: list[Json] | None = None
+    restart_policy_rules: list[Json] | None = None
+    volume_devices: list[Json] | None = None
     termination_message_path: str | None = None
     termination_message_policy: str | None = None
     tty: bool | None = None
@@ -294,8 +302,15 @@ class PodSpec(ApiStruct, frozen=True, kw_only=True):
     node_selector: dict[str, str] | None = None
     node_name: str | None = None
     service_account_name: str | None = None
+    service_account: str | None = None
     automount_service_account_token: bool | None = None
     host_network: bool | None = None
+    host_users: bool | None = None
+    hostname_override: str | None = None
+    ephemeral_containers: list[Json] | None = None
+    os: Json | None = None
+    readiness_gates: list[Json] | None = None
+    resources: Json | None = None
     host_pid: bool | None = msgspec.field(default=None, name="hostPID")
     host_ipc: bool | None = msgspec.field(default=None, name="hostIPC")
     share_process_namespace: bool | None = None

@@ -34,6 +34,9 @@ from trainwright.api.shapes import (
 from trainwright.api.wording import describe, suggest
 from trainwright.field_errors import Rule
 
+# How like a known name an unknown one must be to be taken for a mistake where it may as well be new.
+_MISSPELT: Final = 0.8
+
 
 class Field(msgspec.Struct, frozen=True):
     """A field of an object. `default` is UNSET where the schema has none."""
@@ -107,7 +110,8 @@ class ObjectShape:
             return
         if item is not None:
             stored[name] = drop_nulls(item)
-        if hint := suggest(name, [known for known in self.fields if known not in stored]):
+        unused = [known for known in self.fields if known not in stored]
+        if hint := suggest(name, unused, likeness=_MISSPELT):
             findings.warn(place, Rule.UNKNOWN, f"unknown to us and passed on{hint}")
 
     def _suggest(self, name: str) -> str:

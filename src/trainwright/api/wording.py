@@ -32,7 +32,7 @@ def shorten(text: str, longest: int = 60) -> str:
     return msgspec.json.encode(cut).decode()
 
 
-def suggest(word: str, known: Sequence[str]) -> str:
+def suggest(word: str, known: Sequence[str], likeness: float = 0.7) -> str:
     """Return "; did you mean X?" where a known word is close, else nothing.
 
     Words that differ only in case, or in - and _, count as close.
@@ -40,7 +40,7 @@ def suggest(word: str, known: Sequence[str]) -> str:
     if not known:
         return ""
     folded = {_fold(name): name for name in known}
-    close = difflib.get_close_matches(_fold(word)[:60], folded, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(_fold(word)[:60], folded, n=1, cutoff=likeness)
     return f"; did you mean {folded[close[0]]}?" if close else ""
 
 
