@@ -39,6 +39,7 @@ async def test_short_jobs_in_a_row_leave_nothing(lab: Lab, tmp_path: Path) -> No
     out, _ = await process.communicate()
     assert process.returncode == 0
     answer = json.loads(out)
+    assert isinstance(answer, dict), answer
     print(f"{COUNT} jobs in {answer['seconds']:.1f} s")  # shown with -rP
 
     assert answer["ends"] == {"Complete": COUNT - COUNT // 3, "Failed": COUNT // 3}
@@ -50,6 +51,7 @@ async def test_short_jobs_in_a_row_leave_nothing(lab: Lab, tmp_path: Path) -> No
         "jobs",
         "open",
         "ports",
+        "python",
         "supervised",
         "supervisor-start.log",
         "store.db",

@@ -91,3 +91,6 @@ TEMPLATE_HASH_ANNOTATION: Final = "trainer.kubeflow.org/template-hash"
 STOP_ANNOTATION: Final = "trainer.kubeflow.org/stop-requested"
 # Where a job that runs on this machine was submitted; containers without `workingDir` start there.
 WORKING_DIRECTORY_ANNOTATION: Final = "trainer.kubeflow.org/local-working-directory"
+# On a Job or pod of a local run: when its deletion began. An API server would say so in
+# `metadata.deletionTimestamp`, which the embedded store, as an API server, takes from nobody.
+DELETION_ANNOTATION: Final = "trainer.kubeflow.org/deletion-requested"

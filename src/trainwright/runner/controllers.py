@@ -13,7 +13,14 @@ from typing import Final
 
 import msgspec
 
-from trainwright.api.constants import JOB_SET, JOBSET_API_VERSION, JOBSET_NAME, JOBSET_UID, TRAIN_JOB
+from trainwright.api.constants import (
+    DELETION_ANNOTATION,
+    JOB_SET,
+    JOBSET_API_VERSION,
+    JOBSET_NAME,
+    JOBSET_UID,
+    TRAIN_JOB,
+)
 from trainwright.api.core import Event, ObjectReference
 from trainwright.api.meta import Json, ObjectKey, ObjectMeta
 from trainwright.cluster.port import Cluster
@@ -25,9 +32,6 @@ from trainwright.runner.jobset import decide_job_set
 from trainwright.runner.names import SUFFIX_ALPHABET, SUFFIX_LENGTH
 from trainwright.runner.volume_claims import CLAIM_KIND
 
-# Ours. The time at which the deletion of a Job or pod began. An API server would say so in
-# `metadata.deletionTimestamp`, which the embedded store, as an API server, takes from nobody.
-DELETION_ANNOTATION: Final = "trainer.kubeflow.org/deletion-requested"
 COMPONENT: Final = "trainwright-runner"
 
 Clock = Callable[[], datetime]

@@ -1,8 +1,9 @@
-"""Processes that outlive their supervisor for a moment, or would for ever.
+"""What outlives a supervisor that was killed: processes for a moment, or for ever, and their pods' files.
 
 A supervisor writes down which processes it started. When it is killed they notice (end of file on their
 socket, or PR_SET_PDEATHSIG) and end what they started in turn. Whoever reports the job as lost waits for
 that, so that "lost" means that nothing runs any more, and kills what does not end, by pid and start time.
+Then what the pods had on the host (temporary folders, mount points) goes; logs stay.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 import msgspec
 
 from trainwright.cluster.local.paths import JobPaths
+from trainwright.runner.executors.pod_folder import remove_leftovers
 from trainwright.runner.process_identity import ProcessIdentity, is_alive, read_identity, send_signal
 
 PATIENCE_SECONDS: Final = 5.0
@@ -33,6 +35,14 @@ def record_children(job: JobPaths) -> None:
 
 
 def end_leftovers(job: JobPaths) -> None:
+    """Leave nothing of the job but its logs: no process, no temporary file."""
+    _end_processes(job)
+    if job.pods.is_dir():
+        for pod in job.pods.iterdir():
+            remove_leftovers(pod)
+
+
+def _end_processes(job: JobPaths) -> None:
     """Wait until the recorded processes have ended; kill those that take too long."""
     file = job.root / _FILE
     try:
