@@ -17,14 +17,17 @@ class JobFailed(UserError):
 
 
 def format_end(train_job: TrainJob, now: datetime) -> str:
-    """Return the last line about a job: state, how long it ran, last metrics."""
+    """Return the last line about a job: its name, state, how long it ran, last metrics."""
     reported = train_job.status.trainer_status if train_job.status else None
     metrics = format_metrics(reported, _METRICS_AT_THE_END)
-    ran = format_run_time(train_job, now)
-    words = f"{train_job.metadata.name}: {get_phase(train_job)}"
-    if ran != "-":
-        words += f" after {ran}"
+    words = f"{train_job.metadata.name}: {format_outcome(train_job, now)}"
     return f"{words}; {metrics}" if metrics else words
+
+
+def format_outcome(train_job: TrainJob, now: datetime) -> str:
+    """Return the state and how long the job ran, such as "Complete after 20s"."""
+    ran = format_run_time(train_job, now)
+    return get_phase(train_job) + ("" if ran == "-" else f" after {ran}")
 
 
 def format_failure(train_job: TrainJob) -> str:

@@ -42,7 +42,7 @@ async def _get(target: Target, namespace: str, name: str, plot: str | None, outp
     from trainwright.cli.plot import write_plot
     from trainwright.cli.reporting import print_object, wants_table
     from trainwright.cli.runtime_lookup import list_runtime_nodes
-    from trainwright.cli.verdict import format_end
+    from trainwright.cli.verdict import format_outcome
 
     await target.settle()
     body = await get_train_job_json(target.cluster, namespace, name)
@@ -50,7 +50,7 @@ async def _get(target: Target, namespace: str, name: str, plot: str | None, outp
     now = datetime.now(UTC)
     reports = target.read_reports(train_job.metadata)
     if plot is not None:
-        write_plot(Path(plot), reports, name, format_end(train_job, now))
+        write_plot(Path(plot), reports, name, format_outcome(train_job, now))
         say(f"metrics of {name} are drawn in {plot}")
     if wants_table(output):
         nodes = await list_runtime_nodes(target.cluster)
