@@ -16,7 +16,6 @@ myst_enable_extensions = ["colon_fence", "deflist", "fieldlist", "substitution"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"Trainwright {__version__}"
-html_static_path = ["_static"]
 html_theme_options = {"navigation_with_keys": True}
 autodoc_typehints = "description"
 nitpicky = False
