@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.cli.verbs.apply import apply
+from trainwright.cli.verbs.controller import controller
 from trainwright.cli.verbs.delete import delete
 from trainwright.cli.verbs.explain import explain
 from trainwright.cli.verbs.get import get
@@ -74,6 +75,7 @@ _VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("stop", stop),
     ("delete", delete),
     ("explain", explain),
+    ("controller", controller),
 )
 
 app.command("run", cls=RunCommand)(run)

@@ -101,10 +101,12 @@ async def observe_from(
         return None
     runtime_key = build_runtime_key(train_job.spec.runtime_ref, key.namespace) if train_job.spec else None
     runtime = await source.find_runtime(runtime_key) if runtime_key else None
-    config_maps = {
-        name: await source.find_snapshot(train_job, name) for name in list_snapshot_names(train_job, runtime)
-    }
-    snapshot = find_snapshot(train_job, runtime, config_maps.get)
+    config_map: dict[str, Json] = {}
+    for name in list_snapshot_names(train_job, runtime):
+        if found := await source.find_snapshot(train_job, name):
+            config_map[name] = found
+            break  # only the first that exists counts
+    snapshot = find_snapshot(train_job, runtime, config_map.get)
     job_set = await source.find_job_set(key.namespace, key.name)
     jobs = await source.list_jobs(key.namespace, key.name)
     pods = await source.list_pods(key.namespace, key.name)

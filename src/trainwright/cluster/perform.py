@@ -25,7 +25,7 @@ from trainwright.api.constants import (
 from trainwright.api.core import Event, ObjectReference
 from trainwright.api.meta import Json, ObjectKey, ObjectMeta, truncate_to_seconds
 from trainwright.api.trainjob import TrainJob, TrainJobStatus
-from trainwright.cluster.port import Cluster
+from trainwright.cluster.port import Writer
 from trainwright.control.actions import Action, Apply, Delete, Emit, Patch, PatchStatus, RequeueAfter
 from trainwright.control.seen import Refusal
 from trainwright.control.status import find_finished_condition
@@ -68,7 +68,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def perform(
-    cluster: Cluster, actions: Sequence[Action], now: datetime, *, observed: TrainJob | None = None
+    cluster: Writer, actions: Sequence[Action], now: datetime, *, observed: TrainJob | None = None
 ) -> Outcome:
     """Do the actions in order, and stop at the first that is refused.
 
@@ -116,7 +116,7 @@ def _build_preconditions(status: TrainJobStatus, observed: TrainJob | None) -> J
     return {"metadata": {name: value for name, value in preconditions.items() if value}}
 
 
-async def _write(cluster: Cluster, action: Apply | Patch | Delete) -> None:
+async def _write(cluster: Writer, action: Apply | Patch | Delete) -> None:
     match action:
         case Apply(object=obj):
             await cluster.apply(obj, FIELD_MANAGER)
@@ -133,7 +133,7 @@ async def _write(cluster: Cluster, action: Apply | Patch | Delete) -> None:
                 # The object that was meant is gone, and another has its name.
 
 
-async def _write_status(cluster: Cluster, action: PatchStatus, observed: TrainJob | None) -> bool:
+async def _write_status(cluster: Writer, action: PatchStatus, observed: TrainJob | None) -> bool:
     """Write the status; say whether the TrainJob was still the one that was observed."""
     try:
         await cluster.patch_status(action.key, build_status_patch(action.status, observed))
@@ -147,7 +147,7 @@ async def _write_status(cluster: Cluster, action: PatchStatus, observed: TrainJo
     return True
 
 
-async def _emit(cluster: Cluster, action: Emit, now: datetime) -> None:
+async def _emit(cluster: Writer, action: Emit, now: datetime) -> None:
     """Record the event. One that is refused is logged, and keeps nothing else from happening."""
     try:
         await cluster.record_event(build_event(action, now))

@@ -39,7 +39,31 @@ class ObjectList(msgspec.Struct, frozen=True):
     resource_version: str
 
 
-class Cluster(Protocol):
+class Writer(Protocol):
+    """The verbs that `perform` needs."""
+
+    async def apply(self, obj: Json, field_manager: str, *, force: bool = True) -> Json:
+        """Server-side apply: own the fields in `obj`, drop fields owned before and now absent."""
+        ...
+
+    async def patch(self, key: ObjectKey, merge: Json) -> Json:
+        """JSON merge patch of everything but the status; a resourceVersion or uid in it is a precondition."""
+        ...
+
+    async def patch_status(self, key: ObjectKey, merge: Json) -> Json:
+        """JSON merge patch of `status` alone, `{"status": {...}}`; preconditions as for `patch`."""
+        ...
+
+    async def delete(self, key: ObjectKey, uid: str | None = None) -> None:
+        """Delete the object and what it owns. Raises NotFound, or Conflict if its uid is another."""
+        ...
+
+    async def record_event(self, event: Event) -> None:
+        """Record an event; equal ones are counted in one object."""
+        ...
+
+
+class Cluster(Writer, Protocol):
     """The verbs of an API server."""
 
     async def get(self, key: ObjectKey) -> Json:
@@ -69,30 +93,6 @@ class Cluster(Protocol):
 
     async def create(self, obj: Json) -> Json:
         """Store a new object (`generateName` is honoured) without its status. Raises AlreadyExists."""
-        ...
-
-    async def apply(self, obj: Json, field_manager: str, *, force: bool = True) -> Json:
-        """Server-side apply: own the fields in `obj`, drop fields owned before and now absent."""
-        ...
-
-    async def patch(self, key: ObjectKey, merge: Json) -> Json:
-        """JSON merge patch of everything but the status; a resourceVersion or uid in it is a precondition."""
-        ...
-
-    async def patch_status(self, key: ObjectKey, merge: Json) -> Json:
-        """JSON merge patch of `status` alone, `{"status": {...}}`.
-
-        A resourceVersion in it is a precondition; a uid is one only where the adapter can hold it (an API
-        server overlooks it in a status patch of a custom resource).
-        """
-        ...
-
-    async def delete(self, key: ObjectKey, uid: str | None = None) -> None:
-        """Delete the object and what it owns. Raises NotFound, or Conflict if its uid is another."""
-        ...
-
-    async def record_event(self, event: Event) -> None:
-        """Record an event; equal ones are counted in one object."""
         ...
 
 

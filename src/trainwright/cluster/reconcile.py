@@ -15,7 +15,7 @@ from trainwright.api.jobset import JobSet
 from trainwright.api.meta import ObjectKey
 from trainwright.cluster.observe import PortSource, Source, observe, observe_from
 from trainwright.cluster.perform import Outcome, perform
-from trainwright.cluster.port import Cluster
+from trainwright.cluster.port import Cluster, Writer
 from trainwright.control.actions import Delete
 from trainwright.control.decide import MIN_RETRY_SECONDS, decide
 from trainwright.control.seen import Refusal
@@ -59,7 +59,7 @@ async def reconcile(
 
 async def reconcile_from(
     source: Source,
-    cluster: Cluster,
+    cluster: Writer,
     key: ObjectKey,
     clock: Callable[[], datetime],
     *,
@@ -92,7 +92,7 @@ async def sweep_snapshots(cluster: Cluster, namespace: str, now: datetime) -> No
     await delete_snapshots(cluster, find_unused_snapshots(config_maps, jobs, now))
 
 
-async def delete_snapshots(cluster: Cluster, unused: Iterable[ConfigMap]) -> None:
+async def delete_snapshots(cluster: Writer, unused: Iterable[ConfigMap]) -> None:
     """Delete these snapshots, unless somebody was faster."""
     for config_map in unused:
         metadata = config_map.metadata
@@ -105,7 +105,7 @@ async def delete_snapshots(cluster: Cluster, unused: Iterable[ConfigMap]) -> Non
 
 async def _pass(
     source: Source,
-    cluster: Cluster,
+    cluster: Writer,
     key: ObjectKey,
     clock: Callable[[], datetime],
     refusal: Refusal | None,

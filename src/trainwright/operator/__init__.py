@@ -1,0 +1,1 @@
+"""The process in the cluster: caches, workers, webhooks, probes and metrics around the one decision."""

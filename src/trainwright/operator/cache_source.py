@@ -1,0 +1,114 @@
+"""What `decide` looks at, read from the caches: no request per job.
+
+The one exception is a snapshot that the caches do not have although one may exist: the peer's form, which
+lies among all ConfigMaps of a namespace and is not watched, and one of ours whose watch is behind. Only jobs
+that another controller worked on, or that name a snapshot, pay for that, with one read per process: what it
+gave is remembered.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from trainwright.api.batch import Job
+from trainwright.api.constants import PEER_SNAPSHOT_SUFFIX, SNAPSHOT_NAME_PREFIX, TEMPLATE_HASH_ANNOTATION
+from trainwright.api.core import Event, Pod
+from trainwright.api.encoding import build_object
+from trainwright.api.jobset import JobSet
+from trainwright.api.meta import Json, ObjectKey
+from trainwright.api.runtime import Runtime
+from trainwright.api.trainjob import TrainJob
+from trainwright.cluster.kube.adapter import KubeCluster
+from trainwright.errors import NotFound
+from trainwright.operator.caches import Caches
+from trainwright.operator.expectations import Expectations
+from trainwright.operator.stored import StoredJobSet, open_job_set, open_train_job
+
+_REMEMBERED: Final = 10_000
+
+
+class CacheSource:
+    """A `cluster.observe.Source` over the caches."""
+
+    def __init__(self, caches: Caches, cluster: KubeCluster, expectations: Expectations) -> None:
+        self._caches = caches
+        self._cluster = cluster
+        self._expectations = expectations
+        self._read_before: OrderedDict[tuple[str, str], Json | None] = OrderedDict()
+
+    async def find_train_job(self, namespace: str, name: str) -> TrainJob | None:
+        """Return the TrainJob, or None."""
+        stored = self._caches.train_jobs.store.get(namespace, name)
+        return open_train_job(stored) if stored is not None else None
+
+    async def find_runtime(self, key: ObjectKey) -> Runtime | None:
+        """Return the runtime of either kind, or None."""
+        return self._caches.find_runtime(key)
+
+    async def find_snapshot(self, train_job: TrainJob, name: str) -> Json | None:
+        """Return the ConfigMap of this name, or None; one that is not watched is read."""
+        namespace = train_job.metadata.namespace or ""
+        stored = self._caches.snapshots.store.get(namespace, name)
+        if stored is not None:
+            return build_object(stored)
+        if name.endswith(PEER_SNAPSHOT_SUFFIX) and not _may_have_peer_snapshot(
+            train_job, self._caches.job_sets.store.get(namespace, train_job.metadata.name)
+        ):
+            return None
+        if name.startswith(SNAPSHOT_NAME_PREFIX) and not _names_snapshot(train_job):
+            return None
+        return await self._read(train_job, ObjectKey("ConfigMap", namespace, name))
+
+    async def find_job_set(self, namespace: str, name: str) -> JobSet | None:
+        """Return the JobSet, or None."""
+        stored = self._caches.job_sets.store.get(namespace, name)
+        return open_job_set(stored) if stored is not None else None
+
+    async def list_jobs(self, namespace: str, job_set: str) -> Sequence[Job]:
+        """Return the Jobs that carry the JobSet's name."""
+        return self._caches.list_jobs(namespace, job_set)
+
+    async def list_pods(self, namespace: str, job_set: str) -> Sequence[Pod]:
+        """Return the pods that carry the JobSet's name."""
+        return self._caches.list_pods(namespace, job_set)
+
+    async def list_warnings(self, namespace: str, about: Sequence[str]) -> Sequence[Event]:
+        """Return the Warnings about the objects with these uids."""
+        return self._caches.list_warnings(namespace, about)
+
+    async def catch_up(self, key: ObjectKey) -> None:
+        """Wait until the caches show what was written for the TrainJob."""
+        await self._expectations.wait(key)
+
+    async def _read(self, train_job: TrainJob, key: ObjectKey) -> Json | None:
+        """Read a ConfigMap once for each TrainJob."""
+        place = (train_job.metadata.uid or "", key.name)
+        if place in self._read_before:
+            return self._read_before[place]
+        try:
+            found: Json | None = await self._cluster.get(key)
+        except NotFound:
+            found = None
+        self._read_before[place] = found
+        while len(self._read_before) > _REMEMBERED:
+            self._read_before.popitem(last=False)
+        return found
+
+
+def _names_snapshot(train_job: TrainJob) -> bool:
+    ref = train_job.status.runtime_snapshot if train_job.status else None
+    return ref is not None and bool(ref.hash)
+
+
+def _may_have_peer_snapshot(train_job: TrainJob, job_set: StoredJobSet | None) -> bool:
+    """Say whether the peer may have begun with the job.
+
+    It writes its snapshot first, then a JobSet without our hash, then a status without our phase. A job that
+    has neither was never looked at by it, or only in the moment before its JobSet was written, when nothing
+    had begun. One that names a snapshot which is not found may have been taken over from it.
+    """
+    if _names_snapshot(train_job) or (train_job.status is not None and train_job.status.phase is None):
+        return True
+    return job_set is not None and TEMPLATE_HASH_ANNOTATION not in (job_set.metadata.annotations or {})

@@ -1,0 +1,316 @@
+"""Everything the operator knows of the cluster, kept current by watches, and who has to hear of a change.
+
+    TrainJob, JobSet, Job, Pod, runtimes     of all namespaces, or of one
+    ConfigMap                                runtime snapshots of ours alone (by label)
+    Event                                    Warnings alone (by field), about children of our TrainJobs
+
+Every change is mapped to the TrainJobs that it may concern; what they do about it is not decided here. All
+replicas keep their caches, so that whoever becomes the leader works at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from trainwright.api.batch import Job
+from trainwright.api.constants import (
+    CLUSTER_TRAINING_RUNTIME,
+    JOB_SET,
+    SNAPSHOT_NAME_PREFIX,
+    TRAIN_JOB,
+    TRAINING_RUNTIME,
+)
+from trainwright.api.core import ConfigMap, Event, Pod
+from trainwright.api.jobset import JobSet
+from trainwright.api.meta import ObjectKey, is_controlled_by
+from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRuntime
+from trainwright.cluster.kube.informer import Informer, Selection
+from trainwright.cluster.kube.queue import Priority
+from trainwright.cluster.kube.store import Difference
+from trainwright.cluster.kube.transport import Transport
+from trainwright.control.snapshot import SNAPSHOT_LABEL
+from trainwright.operator.stored import (
+    StoredJobSet,
+    StoredTrainJob,
+    build_runtime_name,
+    decode_cluster_training_runtime,
+    decode_config_map,
+    decode_event,
+    decode_job,
+    decode_job_set,
+    decode_pod,
+    decode_train_job,
+    decode_training_runtime,
+    list_job_set_names,
+    open_job_set,
+)
+
+# Indexes.
+_JOB_SET: Final = "job set"
+_RUNTIME: Final = "runtime"
+_SNAPSHOT: Final = "snapshot"
+_ABOUT: Final = "about"
+
+_KINDS_OF_CHILDREN: Final = frozenset({JOB_SET, "Job", "Pod"})
+
+Wake = Callable[[ObjectKey, Priority], None]
+
+
+class Caches:
+    """The stores, and the informers that fill them."""
+
+    def __init__(self, transport: Transport, namespace: str | None = None) -> None:
+        here = Selection(namespace=namespace)
+        self.train_jobs: Informer[StoredTrainJob] = Informer(
+            transport,
+            TRAIN_JOB,
+            decode_train_job,
+            selection=here,
+            indexes={_RUNTIME: _list_awaited_runtimes, _SNAPSHOT: _list_snapshots},
+        )
+        self.job_sets: Informer[StoredJobSet] = Informer(transport, JOB_SET, decode_job_set, selection=here)
+        self.jobs: Informer[Job] = Informer(
+            transport, "Job", decode_job, selection=here, indexes={_JOB_SET: list_job_set_names}
+        )
+        self.pods: Informer[Pod] = Informer(
+            transport, "Pod", decode_pod, selection=here, indexes={_JOB_SET: list_job_set_names}
+        )
+        self.training_runtimes: Informer[TrainingRuntime] = Informer(
+            transport, TRAINING_RUNTIME, decode_training_runtime, selection=here
+        )
+        self.cluster_training_runtimes: Informer[ClusterTrainingRuntime] = Informer(
+            transport, CLUSTER_TRAINING_RUNTIME, decode_cluster_training_runtime
+        )
+        self.snapshots: Informer[ConfigMap] = Informer(
+            transport,
+            "ConfigMap",
+            decode_config_map,
+            selection=Selection(namespace=namespace, labels={SNAPSHOT_LABEL: "true"}),
+        )
+        self.warnings: Informer[Event] = Informer(
+            transport,
+            "Event",
+            decode_event,
+            selection=Selection(namespace=namespace, fields={"type": "Warning"}),
+            indexes={_ABOUT: lambda event: [f"{event.metadata.namespace}/{event.involved_object.uid}"]},
+            keeps=self._is_about_a_child,
+        )
+        self._deleted_job_sets: dict[tuple[str, str], StoredJobSet] = {}
+        self._wakes: list[Wake] = []
+        self._connect()
+
+    def add_wake(self, wake: Wake) -> None:
+        """Call `wake` with the key of every TrainJob that a change may concern."""
+        self._wakes.append(wake)
+
+    async def run(self) -> None:
+        """Keep everything current until cancelled.
+
+        Events come last: which of them are about children of ours is told by the TrainJobs.
+        """
+        async with asyncio.TaskGroup() as group:
+            for informer in self._list_informers():
+                if informer is not self.warnings:
+                    group.create_task(informer.run(), name=f"informer-{informer.kind}")
+            await self.train_jobs.synced.wait()
+            group.create_task(self.warnings.run(), name="informer-Event")
+
+    async def wait_until_synced(self) -> None:
+        """Wait until every store was filled once."""
+        for informer in self._list_informers():
+            await informer.synced.wait()
+
+    def list_unsynced(self) -> list[str]:
+        """Return the kinds whose store was not filled yet."""
+        return [informer.kind for informer in self._list_informers() if not informer.synced.is_set()]
+
+    def list_train_job_keys(self) -> list[ObjectKey]:
+        """Return the key of every TrainJob."""
+        return [build_key(stored) for stored in self.train_jobs.store]
+
+    def find_runtime(self, key: ObjectKey) -> Runtime | None:
+        """Return the runtime of either kind, or None."""
+        if key.kind == TRAINING_RUNTIME:
+            return self.training_runtimes.store.get(key.namespace, key.name)
+        return self.cluster_training_runtimes.store.get("", key.name)
+
+    def list_jobs(self, namespace: str, job_set: str) -> list[Job]:
+        """Return the Jobs that carry the JobSet's name."""
+        return self.jobs.store.list_by(_JOB_SET, f"{namespace}/{job_set}")
+
+    def list_pods(self, namespace: str, job_set: str) -> list[Pod]:
+        """Return the pods that carry the JobSet's name."""
+        return self.pods.store.list_by(_JOB_SET, f"{namespace}/{job_set}")
+
+    def list_warnings(self, namespace: str, about: Iterable[str]) -> list[Event]:
+        """Return the Warnings in a namespace about the objects with these uids."""
+        return [event for uid in about for event in self.warnings.store.list_by(_ABOUT, f"{namespace}/{uid}")]
+
+    def get_deleted_job_set(self, namespace: str, name: str) -> JobSet | None:
+        """Return the last state of a TrainJob's JobSet that ended and is gone, if it was seen to go."""
+        stored = self._deleted_job_sets.get((namespace, name))
+        return open_job_set(stored) if stored is not None else None
+
+    def has_users(self, snapshot: ConfigMap) -> bool:
+        """Say whether any TrainJob of its namespace names the snapshot."""
+        digest = snapshot.metadata.name.removeprefix(SNAPSHOT_NAME_PREFIX)
+        return bool(self.train_jobs.store.list_by(_SNAPSHOT, f"{snapshot.metadata.namespace}/{digest}"))
+
+    def find_version(self, key: ObjectKey) -> str | None:
+        """Return the resource version of a stored object, empty for none; None for a kind not watched."""
+        informer = self._find_informer(key)
+        if informer is None:
+            return None
+        stored = informer.store.get(key.namespace, key.name)
+        return (stored.metadata.resource_version or "") if stored is not None else ""
+
+    def add_version_handler(
+        self, see: Callable[[ObjectKey, str], None], see_list: Callable[[str], None]
+    ) -> None:
+        """Tell every version of the kinds that we write, and every complete list of them."""
+        for informer in (self.train_jobs, self.job_sets, self.jobs, self.snapshots):
+            _add_version_handler(informer, see, see_list)
+
+    def _find_informer(self, key: ObjectKey) -> Informer[Any] | None:
+        if key.kind == "ConfigMap":
+            return self.snapshots if key.name.startswith(SNAPSHOT_NAME_PREFIX) else None
+        written: dict[str, Informer[Any]] = {
+            TRAIN_JOB: self.train_jobs,
+            JOB_SET: self.job_sets,
+            "Job": self.jobs,
+        }
+        return written.get(key.kind)
+
+    def _list_informers(self) -> list[Informer[Any]]:
+        return [
+            self.train_jobs,
+            self.job_sets,
+            self.jobs,
+            self.pods,
+            self.training_runtimes,
+            self.cluster_training_runtimes,
+            self.snapshots,
+            self.warnings,
+        ]
+
+    def _connect(self) -> None:
+        self.train_jobs.add_handler(self._hear_train_job)
+        self.job_sets.add_handler(self._hear_job_set)
+        self.jobs.add_handler(self._hear_child)
+        self.pods.add_handler(self._hear_child)
+        self.training_runtimes.add_handler(self._hear_runtime)
+        self.cluster_training_runtimes.add_handler(self._hear_runtime)
+        self.snapshots.add_handler(self._hear_snapshot)
+        self.warnings.add_handler(self._hear_warning)
+
+    def _wake(self, namespace: str, name: str, priority: Priority = Priority.EVENT) -> None:
+        key = ObjectKey(TRAIN_JOB, namespace, name)
+        for wake in self._wakes:
+            wake(key, priority)
+
+    def _hear_train_job(self, difference: Difference[StoredTrainJob]) -> None:
+        if difference.new is None:
+            self._deleted_job_sets.pop(difference.key, None)
+        self._wake(*difference.key)
+
+    def _hear_job_set(self, difference: Difference[StoredJobSet]) -> None:
+        old, new = difference.old, difference.new
+        if new is not None:
+            self._deleted_job_sets.pop(difference.key, None)
+        elif old is not None and _has_ended(old):
+            job = self.train_jobs.store.get(*difference.key)
+            if job is not None and not job.has_ended and is_controlled_by(old.metadata, job.metadata):
+                self._deleted_job_sets[difference.key] = old
+        self._wake(*difference.key)
+
+    def _hear_child(self, difference: Difference[Any]) -> None:
+        names = {
+            name
+            for child in (difference.old, difference.new)
+            if child is not None
+            for name in list_job_set_names(child)
+        }
+        for name in names:
+            namespace, _, job_set = name.partition("/")
+            self._wake(namespace, job_set)
+
+    def _hear_runtime(self, difference: Difference[Any]) -> None:
+        """Wake the jobs that wait for a runtime; those that have begun go on with their snapshot."""
+        kind = TRAINING_RUNTIME if difference.key[0] else CLUSTER_TRAINING_RUNTIME
+        name = build_runtime_name(kind, *difference.key)
+        for job in self.train_jobs.store.list_by(_RUNTIME, name):
+            self._wake(job.metadata.namespace or "", job.metadata.name)
+
+    def _hear_snapshot(self, difference: Difference[ConfigMap]) -> None:
+        """Wake the jobs whose snapshot went away, so that it is written again while its content is known."""
+        if difference.new is not None:
+            return
+        namespace, name = difference.key
+        digest = name.removeprefix(SNAPSHOT_NAME_PREFIX)
+        for job in self.train_jobs.store.list_by(_SNAPSHOT, f"{namespace}/{digest}"):
+            if not job.has_ended:
+                self._wake(namespace, job.metadata.name, Priority.RESYNC)
+
+    def _hear_warning(self, difference: Difference[Event]) -> None:
+        if difference.new is None:
+            return  # it expired; that a trouble was is still true
+        about = difference.new.involved_object
+        name = self._find_train_job_name(about.namespace, about.name)
+        if name is not None:
+            self._wake(about.namespace, name)
+
+    def _is_about_a_child(self, event: Event) -> bool:
+        about = event.involved_object
+        return (
+            about.kind in _KINDS_OF_CHILDREN
+            and self._find_train_job_name(about.namespace, about.name) is not None
+        )
+
+    def _find_train_job_name(self, namespace: str, child: str) -> str | None:
+        """Return the TrainJob whose child has this name: `<job>`, `<job>-<role>-0`, `<job>-<role>-0-0-x7k2p`.
+
+        An event may come before the Job or pod that it is about, but never before the TrainJob, whose JobSet
+        this process made.
+        """
+        name = child
+        while name:
+            if self.train_jobs.store.get(namespace, name) is not None:
+                return name
+            name = name.rpartition("-")[0]
+        return None
+
+
+def build_key(stored: StoredTrainJob) -> ObjectKey:
+    """Return the key of a stored TrainJob."""
+    return ObjectKey(TRAIN_JOB, stored.metadata.namespace or "", stored.metadata.name)
+
+
+def _list_awaited_runtimes(job: StoredTrainJob) -> list[str]:
+    """File a job under its runtime while an edit of it may matter: it named no snapshot, or is refused."""
+    if job.has_ended or (job.snapshot_hash and not job.is_refused):
+        return []
+    return [job.runtime]
+
+
+def _list_snapshots(job: StoredTrainJob) -> list[str]:
+    return [f"{job.metadata.namespace}/{job.snapshot_hash}"] if job.snapshot_hash else []
+
+
+def _has_ended(job_set: StoredJobSet) -> bool:
+    conditions = (job_set.status.conditions if job_set.status else None) or ()
+    return any(c.type in ("Completed", "Failed") and c.status == "True" for c in conditions)
+
+
+def _add_version_handler(
+    informer: Informer[Any], see: Callable[[ObjectKey, str], None], see_list: Callable[[str], None]
+) -> None:
+    kind = informer.kind
+
+    def hear(difference: Difference[Any]) -> None:
+        version = difference.new.metadata.resource_version or "" if difference.new is not None else ""
+        see(ObjectKey(kind, *difference.key), version)
+
+    informer.add_handler(hear)
+    informer.add_list_handler(lambda: see_list(kind))

@@ -1,0 +1,217 @@
+"""The operator as a process: what runs in it, in which order it starts, and how it ends.
+
+    every replica     caches, probes, metrics, webhooks
+    the leader        controllers
+
+It is ready once its caches are filled and its servers listen, leader or not. SIGTERM and ctrl-C stop it:
+workers finish what they hold, the lease is released, and the exit code is 0. A lease that is lost ends it at
+once with exit code 1: somebody else may act from then on. Anything else that breaks ends it too; whoever
+runs the process starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+
+from trainwright.api.constants import (
+    CLUSTER_TRAINING_RUNTIME,
+    FIELD_MANAGER,
+    GROUP,
+    TRAIN_JOB,
+    TRAINING_RUNTIME,
+)
+from trainwright.cluster.kube.adapter import KubeCluster
+from trainwright.cluster.kube.config import Connection
+from trainwright.cluster.kube.flow import LimitedTransport
+from trainwright.cluster.kube.leader import LeaderElection, LeaseLost, LeaseSettings
+from trainwright.cluster.kube.transport import AiohttpTransport, Transport
+from trainwright.operator.caches import Caches
+from trainwright.operator.configuration import Configuration, parse_bind_address
+from trainwright.operator.durations import parse_duration_seconds
+from trainwright.operator.job_metrics import JobMetrics
+from trainwright.operator.metrics import Metrics
+from trainwright.operator.profiling import Profiler
+from trainwright.operator.runtimes import RuntimeController
+from trainwright.operator.servers import Check, Server, build_health_app, build_metrics_app
+from trainwright.operator.train_jobs import TrainJobController
+
+log = structlog.get_logger(__name__)
+
+LEASE_LOST_EXIT_CODE: Final = 1
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How to run.
+
+    `namespace` is the one to watch, None for all; `identity` tells this replica from others.
+    """
+
+    configuration: Configuration
+    connection: Connection
+    identity: str
+    namespace: str | None = None
+
+
+async def run_operator(settings: Settings) -> int:
+    """Run until stopped by a signal; return the exit code."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    loop.add_signal_handler(signal.SIGUSR1, Profiler(loop).begin)
+    exit_code = 0
+    try:
+        await Operator(settings).run(stopping)
+    except* LeaseLost as lost:
+        log.error("lost the lease: somebody else may lead", error=str(lost.exceptions[0]))
+        exit_code = LEASE_LOST_EXIT_CODE
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            loop.remove_signal_handler(number)
+    return exit_code
+
+
+class Operator:
+    """One replica."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._configuration = settings.configuration
+        self._metrics = Metrics()
+        self._is_leading = False
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Run until `stopping` is set. Raises an ExceptionGroup, with LeaseLost in it when the lease is."""
+        connection = self._settings.connection
+        host = urlsplit(connection.server).netloc
+        log.info("starting", server=connection.server, identity=self._settings.identity)
+        async with AiohttpTransport(
+            connection, lambda method, status: self._metrics.count_answer(host, method, status)
+        ) as transport:
+            # The lease has no client-side limit: it must be renewed however busy the workers are.
+            limited = self._limit(transport)
+            caches = Caches(limited, self._settings.namespace)
+            cluster = KubeCluster(limited, FIELD_MANAGER)
+            JobMetrics(caches, self._metrics, _get_now)
+            controllers = self._build_controllers(caches, cluster)
+
+            async def work() -> None:
+                log.info("controllers start")
+                # What was just loaded lives long: the collector need not walk through it again and again.
+                gc.freeze()
+                async with asyncio.TaskGroup() as group:
+                    for controller in controllers:
+                        group.create_task(controller.run(stopping), name=type(controller).__name__)
+
+            async with self._serve(caches), asyncio.TaskGroup() as group:
+                watching = group.create_task(caches.run(), name="caches")
+                leading = group.create_task(self._lead(transport, caches, work), name="lead")
+                await stopping.wait()
+                log.info("stopping")
+                if not self._is_leading:
+                    leading.cancel()
+                await asyncio.wait([leading])
+                watching.cancel()
+        log.info("stopped")
+
+    async def _lead(self, transport: Transport, caches: Caches, work: Work) -> None:
+        """Do the work once the caches are filled, and only while this replica leads."""
+        await caches.wait_until_synced()
+        log.info("caches are filled", train_jobs=len(caches.train_jobs.store))
+        gauge = self._metrics.is_leader.labels(self._lease_name)
+
+        async def lead() -> None:
+            self._is_leading = True
+            gauge.set(1)
+            try:
+                await work()
+            finally:
+                gauge.set(0)
+
+        gauge.set(0)
+        lease = self._build_lease_settings()
+        if lease is None:
+            await lead()
+        else:
+            await LeaderElection(transport, lease, self._settings.identity).lead(lead)
+
+    @contextlib.asynccontextmanager
+    async def _serve(self, caches: Caches) -> AsyncIterator[None]:
+        """Serve probes and metrics."""
+        health = self._configuration.health
+        readiness: dict[str, Check] = {"readyz": _ping, "caches": _build_cache_check(caches)}
+        liveness: dict[str, Check] = {"healthz": _ping}
+        async with contextlib.AsyncExitStack() as stack:
+            if (address := parse_bind_address(health.health_probe_bind_address)) is not None:
+                probes = {
+                    health.readiness_endpoint_name.strip("/"): readiness,
+                    health.liveness_endpoint_name.strip("/"): liveness,
+                }
+                await stack.enter_async_context(Server(build_health_app(probes), *address))
+            if (address := parse_bind_address(self._configuration.metrics.bind_address)) is not None:
+                app = build_metrics_app(self._metrics.registry, None)
+                await stack.enter_async_context(Server(app, *address))
+            yield
+
+    def _build_controllers(
+        self, caches: Caches, cluster: KubeCluster
+    ) -> list[TrainJobController | RuntimeController]:
+        workers = self._configuration.get_workers
+        return [
+            TrainJobController(caches, cluster, _get_now, workers(f"{TRAIN_JOB}.{GROUP}"), self._metrics),
+            *(
+                RuntimeController(kind, caches, cluster, workers(f"{kind}.{GROUP}"), self._metrics)
+                for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
+            ),
+        ]
+
+    def _limit(self, transport: Transport) -> Transport:
+        limits = self._configuration.client_connection
+        if not limits.qps:
+            return transport
+        return LimitedTransport(transport, limits.qps, limits.burst or round(limits.qps))
+
+    @property
+    def _lease_name(self) -> str:
+        settings = self._configuration.leader_election
+        return settings.resource_name if settings is not None else ""
+
+    def _build_lease_settings(self) -> LeaseSettings | None:
+        settings = self._configuration.leader_election
+        if settings is None or not settings.leader_elect:
+            return None
+        return LeaseSettings(
+            name=settings.resource_name,
+            namespace=settings.resource_namespace or self._settings.connection.namespace,
+            duration_seconds=parse_duration_seconds(settings.lease_duration),
+            renew_deadline_seconds=parse_duration_seconds(settings.renew_deadline),
+            retry_seconds=parse_duration_seconds(settings.retry_period),
+        )
+
+
+def _get_now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def _ping() -> str | None:
+    return None
+
+
+def _build_cache_check(caches: Caches) -> Check:
+    async def check() -> str | None:
+        missing = caches.list_unsynced()
+        return f"waiting for the objects of {', '.join(missing)}" if missing else None
+
+    return check
