@@ -142,19 +142,18 @@ class Unprintable:
         raise RuntimeError("no text for you")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"step": "x", "total": object()},
-        {"step": float("nan"), "total": 1},
-        {"step": 1, "total": float("inf")},
-        {"metrics": {"x": Unprintable()}},
-        {"metrics": [1, 2]},
-        {"metrics": {1: 2, None: 3, "": 4}},
-        {"epoch": "third"},
-    ],
-    ids=str,
-)
+NONSENSE: dict[str, dict[str, object]] = {
+    "an object as total": {"step": "x", "total": object()},
+    "no number as step": {"step": float("nan"), "total": 1},
+    "an endless total": {"step": 1, "total": float("inf")},
+    "a metric without text": {"metrics": {"x": Unprintable()}},
+    "metrics in a list": {"metrics": [1, 2]},
+    "names that are no text": {"metrics": {1: 2, None: 3, "": 4}},
+    "a word as epoch": {"epoch": "third"},
+}
+
+
+@pytest.mark.parametrize("arguments", NONSENSE.values(), ids=NONSENSE)
 async def test_nothing_that_is_reported_raises(token: Path, arguments: dict[str, object]):
     async with run_scripted_server() as server:
         reporter = build_reporter(server, token)
