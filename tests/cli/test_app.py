@@ -17,7 +17,7 @@ HEAVY = (
 )  # fmt: skip
 VERBS = (
     "run", "apply", "validate", "render", "list", "get", "logs", "wait", "suspend", "resume", "scale", "stop",
-    "delete", "explain", "runtimes",
+    "delete", "explain", "controller", "runtimes",
 )  # fmt: skip
 
 

@@ -94,6 +94,16 @@ def test_applying_again_changes_only_what_differs(program):
     assert get(program)["spec"]["trainer"]["numNodes"] == 3
 
 
+def test_a_job_runs_where_it_was_applied_first(program):
+    program.write("job.yaml", job().replace("cat /etc/train/settings", "pwd"))
+    assert program.run("apply", "-f", "job.yaml").returncode == 0
+    first, program.folder = program.folder, program.state
+    assert "digits unchanged" in program.run("apply", "-f", str(first / "job.yaml")).stderr
+    assert program.run("resume", "digits").returncode == 0
+    assert program.run("wait", "digits", "--for", "complete", "--timeout", "60").returncode == 0
+    assert program.succeed("logs", "digits").splitlines()[0] == f"[node-0-0] {first}"
+
+
 def test_what_a_command_changed_is_left_alone_where_the_file_does_not_say(program):
     text = job().replace("  suspend: true\n", "").replace("    numNodes: 1\n", "")
     program.write("job.yaml", text.replace("cat /etc/train/settings", "sleep 60"))

@@ -32,7 +32,7 @@ SCRIPT = Script(path="src/train.py", args=("--epochs", "3"))
 
 def request(entry=SCRIPT, **fields) -> RunRequest:
     return RunRequest(
-        entry=entry, name="digits", namespace="default", working_directory="/home/me/work", **fields
+        entry=entry, name="digits", namespace="default", annotations={"where": "/home/me"}, **fields
     )
 
 
@@ -93,7 +93,7 @@ def test_a_script_becomes_a_whole_train_job():
         "metadata": {
             "name": "digits",
             "namespace": "default",
-            "annotations": {"trainer.kubeflow.org/local-working-directory": "/home/me/work"},
+            "annotations": {"where": "/home/me"},
         },
         "spec": {
             "runtimeRef": {"name": "torch-distributed"},

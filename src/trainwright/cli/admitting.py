@@ -132,6 +132,7 @@ async def _admit_train_job(
     target: Target, admitted: AdmittedObject, train_job: TrainJob, in_files: dict[ObjectKey, Runtime]
 ) -> tuple[AdmittedObject, Verdict]:
     replace = msgspec.structs.replace
+    admitted = replace(admitted, body=_annotate(target, admitted.body, admitted.old))
     if admitted.old is not None:
         old = parse_object(admitted.old, TrainJob)
         new = parse_object(await target.preview(admitted.body, FIELD_MANAGER), TrainJob)
@@ -143,6 +144,14 @@ async def _admit_train_job(
     names = sorted({key.name for key in found if key.kind == build_runtime_key(train_job).kind})
     stored = default_train_job(train_job, None, datetime.now(UTC))
     return replace(admitted, runtime=runtime), validate_train_job(stored, runtime, known_runtimes=names)
+
+
+def _annotate(target: Target, body: Json, old: Json | None) -> Json:
+    """Return the job with the annotations of its target: those it was made with, else those of the caller."""
+    asked = body["metadata"].get("annotations") or {}
+    made_with = ((old or {}).get("metadata") or {}).get("annotations") or {}
+    own = {name: made_with.get(name, value) for name, value in target.build_annotations().items()}
+    return {**body, "metadata": {**body["metadata"], "annotations": {**own, **asked}}}
 
 
 async def _check_update(target: Target, old: TrainJob, new: TrainJob) -> tuple[Verdict, Runtime | None]:

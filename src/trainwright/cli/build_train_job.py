@@ -1,8 +1,7 @@
 """Make the TrainJob that `trainwright run` applies, from a script and flags. Pure: nothing is looked up here.
 
 A script runs under torchrun where the runtime is torch's and under the caller's Python elsewhere; a program
-(`-- ./prog args`) runs as it is. The working directory is recorded in an annotation, so that relative names
-mean the same when the job starts later. Source: design section 6.
+(`-- ./prog args`) runs as it is. Source: design section 6.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trainwright.api.constants import WORKING_DIRECTORY_ANNOTATION
 from trainwright.api.meta import Int32, Int64, ObjectMeta
 from trainwright.api.trainjob import ResourceRequirements, RuntimeRef, Trainer, TrainJob, TrainJobSpec
 from trainwright.cli.caller_python import CallerPython
@@ -71,7 +69,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     entry: Entry
     name: str
     namespace: str
-    working_directory: str
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     runtime: str | None = None
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
     image: str | None = None
@@ -103,7 +101,7 @@ def build_train_job(request: RunRequest, runtime: RuntimeChoice, python: CallerP
         metadata=ObjectMeta(
             name=request.name,
             namespace=request.namespace,
-            annotations={WORKING_DIRECTORY_ANNOTATION: request.working_directory},
+            annotations=dict(request.annotations) or None,
         ),
         spec=TrainJobSpec(
             runtime_ref=RuntimeRef(name=runtime.name, kind=runtime.kind),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -19,7 +19,9 @@ from trainwright.api.trainjob import TrainJob
 from trainwright.cli.target_names import TargetName
 from trainwright.cluster.port import Cluster
 from trainwright.errors import TargetUnreachable
-from trainwright.runner.progress_history import HistoryEntry
+
+if TYPE_CHECKING:
+    from trainwright.runner.progress_history import HistoryEntry
 
 
 class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,10 @@ class Target(Protocol):
     @property
     def cluster(self) -> Cluster:
         """The objects."""
+        ...
+
+    def build_annotations(self) -> dict[str, str]:
+        """Return the annotations of a job that is made from here: what the target must know of the caller."""
         ...
 
     async def settle(self) -> None:

@@ -7,8 +7,9 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from trainwright.api.constants import NODE, TRAIN_JOB
+from trainwright.api.constants import NODE, TRAIN_JOB, WORKING_DIRECTORY_ANNOTATION
 from trainwright.api.core import Pod
 from trainwright.api.meta import Json, ObjectKey, ObjectMeta
 from trainwright.api.runtime import Runtime
@@ -24,10 +25,12 @@ from trainwright.runner.daemon import hurry_supervisor, start_supervisor
 from trainwright.runner.job_folder import forget_job
 from trainwright.runner.logs import OutputLine, list_ranks, read_logs
 from trainwright.runner.lost import report_lost
-from trainwright.runner.progress_history import HistoryEntry, read_history
 from trainwright.runner.supervisor_lock import find_live_supervisor
 from trainwright.runner.sweep import sweep_expired
 from trainwright.runtimes import load_shipped_runtimes
+
+if TYPE_CHECKING:
+    from trainwright.runner.progress_history import HistoryEntry
 
 _LOOK_AGAIN_SECONDS = 0.02
 
@@ -49,6 +52,10 @@ class LocalTarget:
     def cluster(self) -> Cluster:
         """The objects."""
         return self._cluster
+
+    def build_annotations(self) -> dict[str, str]:
+        """Return where the job is submitted, so that relative names keep their meaning."""
+        return {WORKING_DIRECTORY_ANNOTATION: str(Path.cwd())}
 
     async def settle(self) -> None:
         """Report jobs whose supervisor died, and delete those whose time is over."""
@@ -109,6 +116,8 @@ class LocalTarget:
 
     def read_reports(self, meta: ObjectMeta) -> list[HistoryEntry]:
         """Return the history of reported metrics, oldest first."""
+        from trainwright.runner.progress_history import read_history
+
         return read_history(self._paths.job(meta.uid or "").progress)
 
     def list_notices(self, train_job: TrainJob, runtime: Runtime) -> Sequence[str]:

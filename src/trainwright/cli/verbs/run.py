@@ -106,7 +106,6 @@ def run(
     program to run. Ctrl-C stops the job, a second ctrl-C kills it.
     """
     import os
-    from pathlib import Path
 
     from trainwright.cli.build_train_job import RunRequest, parse_process_count
     from trainwright.cli.caller_python import find_caller_python
@@ -120,7 +119,6 @@ def run(
         name=name if name is not None else _make_name(entry),
         namespace=namespace,
         runtime=runtime,
-        working_directory=str(Path.cwd()),
         env=_read_env(env or [], env_file or []),
         image=image,
         num_nodes=parse_process_count(nodes, "--nodes"),
@@ -237,6 +235,8 @@ async def _build(
     target: Target, request: RunRequest, python: CallerPython | None
 ) -> tuple[TrainJob, Runtime]:
     """Return the job as it will be stored, checked, and its runtime."""
+    import msgspec
+
     from trainwright.cli.admitting import admit_new
     from trainwright.cli.build_train_job import build_train_job
     from trainwright.cli.console import warn
@@ -244,7 +244,8 @@ async def _build(
 
     known = await list_runtimes(target.cluster, request.namespace)
     runtime, choice = choose_runtime(known, request, python)
-    train_job = build_train_job(request, choice, python)
+    placed = msgspec.structs.replace(request, annotations=target.build_annotations())
+    train_job = build_train_job(placed, choice, python)
     for warning in admit_new(train_job, runtime, known):
         warn(warning)
     return train_job, runtime
