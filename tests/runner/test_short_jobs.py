@@ -1,6 +1,6 @@
 """Many short jobs in a row leave nothing: no process, descriptor, lock or temporary file.
 
-`TRAINWRIGHT_SHORT_JOBS` says how many; 1,000 take about a minute on two cores.
+`TRAINWRIGHT_SHORT_JOBS` says how many; 1,000 take two to three minutes on two cores.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from trainwright.errors import StateDirectoryError
 from trainwright.runner.controllers import Controllers
 from trainwright.runner.executor import Executor
 from trainwright.runner.handshake import BUSY, STARTED, Handshake
-from trainwright.runner.lost import report_lost_job
+from trainwright.runner.lost_job import report_lost_job
 from trainwright.runner.pod_context import Surroundings
 from trainwright.runner.pod_devices import PodDevices
 from trainwright.runner.progress_package import PYTHON_PATH_ENV, build_python_path, path_for_jobs

@@ -2,14 +2,14 @@
 
 No process stays behind for this; every command does what is due (`runner.expiry`), which costs one `scandir`
 where nothing is. Looking for folders that nobody knows about costs a listing of all jobs, so that is done at
-most once an hour.
+most once an hour. The controllers are imported only where a job is due.
 """
 
 from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from trainwright.api.constants import JOB_SET, TRAIN_JOB
 from trainwright.api.meta import ObjectKey
@@ -17,11 +17,13 @@ from trainwright.cluster.local.paths import StatePaths
 from trainwright.cluster.port import Cluster
 from trainwright.errors import NotFound
 from trainwright.runner.claim_folders import list_claim_owners, remove_claim_folders
-from trainwright.runner.controllers import Clock
 from trainwright.runner.expiry import Expiring, forget_expiry, list_due, note_expiry
 from trainwright.runner.job_folder import forget_job, remove_job
-from trainwright.runner.settle import Reconcile, settle
 from trainwright.runner.supervisor_lock import holding
+
+if TYPE_CHECKING:
+    from trainwright.runner.controllers import Clock
+    from trainwright.runner.settle import Reconcile
 
 FULL_SWEEP_SECONDS: Final = 3600.0
 
@@ -35,9 +37,7 @@ async def sweep_expired(
 ) -> list[ObjectKey]:
     """Delete the jobs whose time to live is over, with their folders; return which."""
     deleted = [
-        due.key
-        for due in list_due(paths, clock())
-        if await _expire(cluster, paths, due, reconcile or _load_reconcile(), clock)
+        due.key for due in list_due(paths, clock()) if await _expire(cluster, paths, due, reconcile, clock)
     ]
     if deleted or _is_full_sweep_due(paths, clock()):
         await sweep_folders(cluster, paths)
@@ -58,14 +58,17 @@ async def sweep_folders(cluster: Cluster, paths: StatePaths) -> None:
 
 
 async def _expire(
-    cluster: Cluster, paths: StatePaths, due: Expiring, reconcile: Reconcile, clock: Clock
+    cluster: Cluster, paths: StatePaths, due: Expiring, reconcile: Reconcile | None, clock: Clock
 ) -> bool:
     """Let a finished job come to rest; say whether it is gone after that."""
+    from trainwright.cluster.reconcile import reconcile as reconcile_train_job
+    from trainwright.runner.settle import settle
+
     with holding(paths, due.uid) as lock:
         if lock is None:
             return False
         if await _exists(cluster, due):
-            pause = await settle(cluster, due.key, reconcile, clock)
+            pause = await settle(cluster, due.key, reconcile or reconcile_train_job, clock)
             if await _exists(cluster, due):
                 forget_expiry(paths, due.uid)
                 if pause is not None:
@@ -94,10 +97,3 @@ def _is_full_sweep_due(paths: StatePaths, now: datetime) -> bool:
     paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     stamp.touch()
     return True
-
-
-def _load_reconcile() -> Reconcile:
-    # Loaded only where a job is due: every command asks, and most find none.
-    from trainwright.cluster.reconcile import reconcile
-
-    return reconcile
