@@ -181,6 +181,20 @@ async def test_a_deleted_job_loses_its_processes_and_its_folder(lab: Lab) -> Non
     assert not folder.exists()
 
 
+async def test_a_deleted_job_loses_the_claims_that_it_made(lab: Lab) -> None:
+    job = replicated_job("node", ENDLESS, step="trainer")
+    mount = {"name": "data", "mountPath": str(lab.work / "mounted")}
+    job["template"]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [mount]
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    await lab.submit(job, template={"volumeClaimPolicies": [{"templates": [claim]}]})
+    async with lab.supervising():
+        await lab.until_file("runs-0")
+        assert lab.paths.volume("default", "data-demo").is_dir()
+        await lab.cluster.delete(lab.key())
+
+    assert not lab.paths.volume("default", "data-demo").exists()
+
+
 async def test_a_new_job_of_the_same_name_is_not_the_old_supervisors_business(lab: Lab) -> None:
     await lab.submit(replicated_job("node", ENDLESS, step="trainer"))
     async with lab.supervising():

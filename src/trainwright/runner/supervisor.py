@@ -49,6 +49,7 @@ from trainwright.runner.progress_history import ProgressHistory
 from trainwright.runner.progress_server import ProgressServer
 from trainwright.runner.settle import MOST_ROUNDS, Reconcile, settle, suspend_unstarted
 from trainwright.runner.supervisor_log import SupervisorLog
+from trainwright.runner.sweep import sweep_claims
 from trainwright.runner.train_job_state import is_finished, is_foreign, is_suspended
 
 FIRST_RETRY_SECONDS: Final = 0.5
@@ -166,6 +167,9 @@ class Supervisor:
             pauses += [done.requeue_after, synced.requeue_after]
             if not (done.wrote or synced.wrote):
                 break
+        else:
+            self._log.warning("the job does not come to rest", rounds=MOST_ROUNDS)
+            return FIRST_RETRY_SECONDS
         return min((pause for pause in pauses if pause is not None), default=None)
 
     async def _end(self, tasks: asyncio.TaskGroup) -> float | None:
@@ -198,6 +202,7 @@ class Supervisor:
             return False
         train_job = await self._get_train_job()
         if train_job is None:
+            await sweep_claims(self._engine.cluster, self._engine.paths)
             remove_job(self._engine.paths, self._job.uid)
             return True
         if is_finished(train_job):

@@ -52,6 +52,11 @@ async def sweep_folders(cluster: Cluster, paths: StatePaths) -> None:
     for uid in folders:
         if uid not in jobs:
             forget_job(paths, uid)
+    await sweep_claims(cluster, paths)
+
+
+async def sweep_claims(cluster: Cluster, paths: StatePaths) -> None:
+    """Remove the folders of volume claims that went with their JobSet."""
     if list_claim_owners(paths):
         job_sets = {job_set["metadata"]["uid"] for job_set in (await cluster.list(JOB_SET)).items}
         remove_claim_folders(paths, job_sets)
