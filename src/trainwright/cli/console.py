@@ -54,8 +54,3 @@ def warn(text: str) -> None:
 def can_redraw_talk(environment: Mapping[str, str]) -> bool:
     """Say whether stderr is a terminal on which a line can be drawn again."""
     return sys.stderr.isatty() and environment.get("TERM", "") not in {"", "dumb"}
-
-
-def is_terminal_for_data() -> bool:
-    """Say whether stdout is a terminal."""
-    return sys.stdout.isatty()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from trainwright.api.trainjob import TrainJob
 from trainwright.cli.job_rows import get_phase, is_finished
@@ -20,21 +22,34 @@ _TICK_SECONDS = 0.125
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+@contextmanager
+def catch_signals() -> Iterator[asyncio.Queue[signal.Signals]]:
+    """Collect ctrl-C and SIGTERM in a queue, from before there is a job until nothing is left to do."""
+    received: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, received.put_nowait, number)
+    try:
+        yield received
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
 class Follower:
     """Shows one job. `signal_received` is the signal that ended it, None where it ended by itself."""
 
-    def __init__(self, target: Target, train_job: TrainJob, display: Display) -> None:
+    def __init__(
+        self, target: Target, train_job: TrainJob, display: Display, signals: asyncio.Queue[signal.Signals]
+    ) -> None:
         self._target = target
         self._train_job = train_job
         self._display = display
-        self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        self._signals = signals
         self.signal_received: signal.Signals | None = None
 
     async def follow(self) -> TrainJob:
         """Show the job until it ends or is suspended, and return it. Raises NotFound if it is deleted."""
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self._signals.put_nowait, number)
         output = asyncio.create_task(self._show_output(), name="output")
         stopper = asyncio.create_task(self._stop_on_signal(), name="stop")
         watcher = asyncio.create_task(self._watch(), name="watch job")
@@ -54,8 +69,6 @@ class Follower:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
 
     async def _watch(self) -> TrainJob:
         key = build_key(self._train_job)

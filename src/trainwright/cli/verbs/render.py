@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from trainwright.cli.options import Files, Namespace, ObjectsFormat, On
+from trainwright.cli.options import Files, Namespace, ObjectsFormat, ObjectsOutput, On
 
 if TYPE_CHECKING:
     from trainwright.cli.manifests import Manifests
@@ -17,9 +15,7 @@ def render(
     files: Files,
     on: On = None,
     namespace: Namespace = "default",
-    output: Annotated[
-        ObjectsFormat, typer.Option("--output", "-o", help="How to print.")
-    ] = ObjectsFormat.YAML,
+    output: ObjectsOutput = ObjectsFormat.YAML,
 ) -> None:
     """Print the objects that TrainJobs become; change nothing.
 

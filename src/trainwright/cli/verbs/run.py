@@ -188,18 +188,19 @@ async def _start_and_follow(
 
     from trainwright.cli.console import say
     from trainwright.cli.finding import get_train_job_json
-    from trainwright.cli.following import Follower
+    from trainwright.cli.following import Follower, catch_signals
     from trainwright.cli.job_rows import get_phase
     from trainwright.cli.progress_display import build_display
     from trainwright.cli.reporting import print_object, wants_table
     from trainwright.cli.verdict import JobFailed, format_end, format_failure
     from trainwright.errors import UserError
 
-    train_job = await _start(target, request, python)
     wants_object = not wants_table(output)
-    with build_display(output_is_talk=wants_object) as display:
-        follower = Follower(target, train_job, display)
-        ended = await follower.follow()
+    with catch_signals() as signals:
+        train_job = await _start(target, request, python)
+        with build_display(output_is_talk=wants_object) as display:
+            follower = Follower(target, train_job, display, signals)
+            ended = await follower.follow()
     if wants_object:
         print_object(await get_train_job_json(target.cluster, request.namespace, request.name), output)
     say(format_end(ended, datetime.now(UTC)))
