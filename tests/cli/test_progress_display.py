@@ -25,6 +25,7 @@ def test_progress_is_one_short_line():
         == "40%, 1m12s left, epoch=3 loss=0.25"
     )
     assert describe_progress(job("Running", loss="0.25")) == "loss=0.25"
+    assert describe_progress(job("Running", 100, 0)) == "100%"
     assert describe_progress(job("Running")) == ""
 
 

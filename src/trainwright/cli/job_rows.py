@@ -89,8 +89,12 @@ def format_percent(reported: TrainerStatus | None) -> str:
 
 
 def format_remaining(reported: TrainerStatus | None) -> str:
-    """Return `12s left`, or nothing."""
-    if reported is None or reported.estimated_remaining_seconds is None:
+    """Return `12s left`; nothing where that is not known, or all is done."""
+    if (
+        reported is None
+        or reported.estimated_remaining_seconds is None
+        or reported.progress_percentage == 100
+    ):
         return ""
     return f"{format_duration(reported.estimated_remaining_seconds)} left"
 
