@@ -18,7 +18,8 @@ import pytest
 
 PLAIN_USER = 65534
 _ROOT = Path(__file__).parents[2]
-_SECONDS = 280
+# Handed on where they are set.
+_HANDED_ON = ("TRAINWRIGHT_TRAIN_ENV", "CI")
 
 # Hides the closed folder behind one that is open and has only what is needed.
 _LAUNCH = r"""
@@ -38,8 +39,8 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
 """
 
 
-def run_tests_as_plain_user(files: Sequence[Path], expression: str) -> str:
-    """Run the tests of these files that the expression (pytest's -k) selects; return what pytest printed."""
+def run_tests_as_plain_user(files: Sequence[Path], *, expression: str = "", seconds: float = 280) -> None:
+    """Run the tests of these files that the expression (pytest's -k) selects; all of them must pass."""
     if os.geteuid() != 0:
         pytest.skip("NOT TESTED AS ROOT: this run is a plain user's already")
     if missing := [tool for tool in ("unshare", "setpriv", "mount") if shutil.which(tool) is None]:
@@ -49,7 +50,10 @@ def run_tests_as_plain_user(files: Sequence[Path], expression: str) -> str:
         Path(sys.base_prefix).resolve(),
         Path(sys.prefix).resolve(),
         *(Path(p).resolve() for p in packages),
+        *(Path(file).resolve().parent for file in files),
     }
+    if training := os.environ.get("TRAINWRIGHT_TRAIN_ENV"):
+        needed.add(Path(training).resolve())
     closed = sorted({folder for path in needed for folder in path.parents if not folder.stat().st_mode & 1})
     if len(closed) > 1:
         pytest.skip(f"NOT TESTED AS A PLAIN USER: {', '.join(map(str, closed))} are closed to it")
@@ -84,11 +88,12 @@ def run_tests_as_plain_user(files: Sequence[Path], expression: str) -> str:
             "PYTHONPATH": os.pathsep.join(packages),
             "PYTHONDONTWRITEBYTECODE": "1",
             "HYPOTHESIS_STORAGE_DIRECTORY": f"{home}/hypothesis",
+            **{name: os.environ[name] for name in _HANDED_ON if name in os.environ},
         }
         result = subprocess.run(
-            command, env=environment, cwd=home, capture_output=True, text=True, timeout=_SECONDS, check=False
+            command, env=environment, cwd=home, capture_output=True, text=True, timeout=seconds, check=False
         )
     if "unshare failed" in result.stderr:
         pytest.skip(f"NOT TESTED AS A PLAIN USER: {result.stderr.strip()}")
     assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
+    assert " passed" in result.stdout, result.stdout
