@@ -1,0 +1,265 @@
+"""Keeps the serving certificate good, on every replica: made, shared, trusted by the API server, renewed.
+
+    Secret                        one for all replicas; whoever writes first wins, all serve what is in it
+    webhook configurations        the CA stands in each of their webhooks, and is put back when it is lost
+    CertificateSlot               what this process serves
+
+Level-based: whenever one of the objects changes, twice a day, and at the start, what is there is compared
+with what should be. Nothing is read for that: the objects are followed. Where certificates come from outside
+(cert-manager, files) none of this runs, and `follow_files` serves what is there.
+
+The API server is told of a new CA before anything that it signed is served, and goes on trusting the one
+before, so a renewal is noticed by nobody. Only who empties the Secret gets everything new at once.
+Source: spec 01 section 2.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from trainwright.api.meta import Json
+from trainwright.cluster.kube.errors import ApiError
+from trainwright.cluster.kube.informer import Backoff
+from trainwright.cluster.kube.requests import build_create
+from trainwright.cluster.kube.resources import RESOURCES, Resource
+from trainwright.cluster.kube.transport import Transport
+from trainwright.errors import AlreadyExists, Conflict, NotFound, TargetUnreachable
+from trainwright.manifests.names import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+from trainwright.operator.certificates import (
+    Certificates,
+    build_certificates,
+    build_secret_data,
+    find_fault,
+    list_service_hosts,
+    parse_secret,
+)
+from trainwright.operator.followed_object import Place, build_replace, follow_object
+from trainwright.operator.serving import CertificateSlot, read_certificate_files
+
+log = structlog.get_logger(__name__)
+
+CHECK_SECONDS: Final = 12 * 3600.0
+# Between two renewals of what is there: two replicas whose clocks differ by months would else never stop.
+RENEWAL_PAUSE_SECONDS: Final = 60.0
+FILE_CHECK_SECONDS: Final = 10.0
+DEFAULT_CERTIFICATE_FOLDER: Final = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 (the peer's)
+
+_ADMISSION: Final = "admissionregistration.k8s.io/v1"
+CONFIGURATIONS: Final = (
+    Place(
+        resource=Resource(
+            "MutatingWebhookConfiguration", _ADMISSION, "mutatingwebhookconfigurations", namespaced=False
+        ),
+        name=MUTATING_CONFIGURATION,
+    ),
+    Place(
+        resource=Resource(
+            "ValidatingWebhookConfiguration", _ADMISSION, "validatingwebhookconfigurations", namespaced=False
+        ),
+        name=VALIDATING_CONFIGURATION,
+    ),
+)
+
+_DECODER: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+class CertificateSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose certificate it is. `more_hosts` are further names or addresses of the server."""
+
+    namespace: str
+    service_name: str
+    secret_name: str
+    more_hosts: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Return every name that the certificate is for."""
+        return (*list_service_hosts(self.service_name, self.namespace), *self.more_hosts)
+
+    @property
+    def secret(self) -> Place:
+        """Return where the Secret stands."""
+        return Place(resource=RESOURCES["Secret"], namespace=self.namespace, name=self.secret_name)
+
+
+class CertificateKeeper:
+    """Run it on every replica. `ready` is set once a certificate is served that the API server trusts."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        settings: CertificateSettings,
+        slot: CertificateSlot,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.ready = asyncio.Event()
+        self._transport = transport
+        self._settings = settings
+        self._slot = slot
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._seen: dict[Place, Json | None] = {}
+        self._renewed_at: float | None = None
+
+    async def run(self) -> None:
+        """Keep the certificate good until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for place in (self._settings.secret, *CONFIGURATIONS):
+                group.create_task(self._follow(place), name=f"follow-{place.name}")
+            await self._keep()
+
+    def check(self) -> None:
+        """Look again, though nothing that is followed has changed."""
+        self._wake.set()
+
+    async def _follow(self, place: Place) -> None:
+        async for obj in follow_object(self._transport, place):
+            self._seen[place] = obj
+            self._wake.set()
+
+    async def _keep(self) -> None:
+        backoff = Backoff()
+        pause = CHECK_SECONDS
+        while True:
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            if len(self._seen) <= len(CONFIGURATIONS):
+                continue  # not all of them are known yet
+            try:
+                pause = await self._reconcile() or CHECK_SECONDS
+                backoff.reset()
+            except (Conflict, AlreadyExists, NotFound):
+                # Somebody was faster, and what they did is about to be seen; or it is not, and we look again.
+                pause = backoff.next_pause()
+            except (ApiError, TargetUnreachable) as error:
+                pause = backoff.next_pause(getattr(error, "retry_after", None))
+                log.warning("certificates cannot be kept", error=str(error), retry_seconds=round(pause, 2))
+
+    async def _reconcile(self) -> float | None:
+        """Bring everything in order, as far as it can be; return when to look again, None for no hurry."""
+        certificates, pause = await self._provide()
+        if certificates is None:
+            return pause
+        trusted = True
+        for place in CONFIGURATIONS:
+            trusted = await self._trust(place, certificates.ca_bundle) and trusted
+        self._serve(certificates)
+        if trusted and not self.ready.is_set():
+            log.info("certificate is served and trusted", certificate=certificates.serving.fingerprint)
+            self.ready.set()
+        return pause
+
+    async def _provide(self) -> tuple[Certificates | None, float | None]:
+        """Return the certificates of the Secret, made or renewed where they have to be.
+
+        Where it is too early to renew them again, those that are there are returned and for how long to wait.
+        """
+        place = self._settings.secret
+        secret = self._seen[place]
+        present = parse_secret(secret) if secret is not None else None
+        if present is None:
+            log.info("making certificates", secret=str(place))
+        else:
+            fault = find_fault(present, self._settings.hosts, self._clock())
+            if fault is None:
+                return present, None
+            now = asyncio.get_running_loop().time()
+            if self._renewed_at is not None and now - self._renewed_at < RENEWAL_PAUSE_SECONDS:
+                log.error(
+                    "certificates are not good though they were just renewed; do the clocks of the replicas "
+                    "differ?",
+                    secret=str(place),
+                    fault=fault,
+                )
+                return present, self._renewed_at + RENEWAL_PAUSE_SECONDS - now
+            log.info("renewing certificates", secret=str(place), fault=fault)
+            self._renewed_at = now
+        made = await asyncio.to_thread(build_certificates, self._settings.hosts, self._clock(), present)
+        self._seen[place] = await self._store(secret, made)
+        return made, None
+
+    async def _store(self, secret: Json | None, certificates: Certificates) -> Json:
+        """Write the Secret, unless somebody wrote it since it was seen. Raises Conflict, AlreadyExists."""
+        data = build_secret_data(certificates)
+        place = self._settings.secret
+        if secret is None:
+            metadata = {"namespace": place.namespace, "name": place.name}
+            body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
+            return await self._send(build_create({**body, "data": data}))
+        return await self._send(
+            build_replace(
+                place,
+                {
+                    "apiVersion": "v1",
+                    "kind": "Secret",
+                    **secret,
+                    "data": {**(secret.get("data") or {}), **data},
+                },
+            )
+        )
+
+    async def _trust(self, place: Place, ca_bundle: bytes) -> bool:
+        """See to it that a webhook configuration names the CA; say whether it exists."""
+        configuration = self._seen[place]
+        if configuration is None:
+            log.warning("webhook configuration is missing; `trainwright install` makes it", name=place.name)
+            return False
+        encoded = base64.b64encode(ca_bundle).decode()
+        webhooks = [
+            {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": encoded}}
+            for webhook in configuration.get("webhooks") or ()
+        ]
+        if webhooks != (configuration.get("webhooks") or []):
+            identity = {"apiVersion": place.resource.api_version, "kind": place.resource.kind}
+            changed = {**identity, **configuration, "webhooks": webhooks}
+            self._seen[place] = await self._send(build_replace(place, changed))
+            log.info("put the CA into a webhook configuration", name=place.name)
+        return True
+
+    def _serve(self, certificates: Certificates) -> None:
+        if self._slot.certificate != certificates.serving:
+            self._slot.swap(certificates.serving)
+            log.info("serving another certificate", certificate=certificates.serving.fingerprint)
+
+    async def _send(self, request: Any) -> Json:
+        answer: Mapping[str, Any] = _DECODER.decode(await self._transport.request(request))
+        return dict(answer)
+
+
+async def follow_files(
+    slot: CertificateSlot, folder: Path, ready: asyncio.Event, *, pause_seconds: float = FILE_CHECK_SECONDS
+) -> None:
+    """Serve the certificate in `tls.crt` and `tls.key` of a folder, and each one that takes its place.
+
+    Both are replaced at once where they are mounted from a Secret; a pair that does not fit is tried again.
+    """
+    told = ""
+    while True:
+        certificate = read_certificate_files(folder / "tls.crt", folder / "tls.key")
+        problem = f"{folder} holds no tls.crt and tls.key" if certificate is None else ""
+        if certificate is not None and certificate != slot.certificate:
+            try:
+                slot.swap(certificate)
+            except ssl.SSLError as error:
+                problem = f"the certificate in {folder} cannot be served: {error}"
+            else:
+                log.info("serving another certificate", certificate=certificate.fingerprint)
+        if problem and problem != told:
+            log.warning("no certificate", problem=problem)
+        told = problem
+        if slot.certificate is not None:
+            ready.set()
+        await asyncio.sleep(pause_seconds)
