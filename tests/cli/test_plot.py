@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trainwright.cli.plot import Panel, Picture, build_picture, format_number, spread, write_plot
 from trainwright.errors import UsageError, UserError
-from trainwright.runner.progress_history import Curves, HistoryEntry
+from trainwright.runner.progress.history import Curves, HistoryEntry
 
 DOWN = [(1.0, 2.0), (2.0, 1.0)]
 FAR_DOWN = [(1.0, 2.0), (2.0, 0.01)]

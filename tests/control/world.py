@@ -28,9 +28,9 @@ from trainwright.control.decide import decide
 from trainwright.control.seen import Refusal, Seen
 from trainwright.control.snapshot import find_snapshot
 from trainwright.render import build_template_hash
-from trainwright.runner.actions import Create, MarkDeleted, Remove, WriteStatus
-from trainwright.runner.job import decide_job
-from trainwright.runner.jobset import decide_job_set
+from trainwright.runner.controllers.actions import Create, MarkDeleted, Remove, WriteStatus
+from trainwright.runner.controllers.job import decide_job
+from trainwright.runner.controllers.jobset import decide_job_set
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 JOB = "demo"

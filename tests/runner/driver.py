@@ -21,11 +21,11 @@ from trainwright.api.meta import ObjectKey
 from trainwright.cluster.local.paths import StatePaths
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.errors import UserError
-from trainwright.runner.daemon import ensure_supervisor, start_supervisor
-from trainwright.runner.job_folder import forget_job
-from trainwright.runner.lost import report_lost
-from trainwright.runner.supervisor_lock import SupervisorLock
-from trainwright.runner.sweep import sweep_expired
+from trainwright.runner.supervisor.daemon import ensure_supervisor, start_supervisor
+from trainwright.runner.supervisor.job_folder import forget_job
+from trainwright.runner.supervisor.lost import report_lost
+from trainwright.runner.supervisor.supervisor_lock import SupervisorLock
+from trainwright.runner.supervisor.sweep import sweep_expired
 
 EXECUTORS = {"shell": ShellExecutor, "process": None}
 

@@ -15,11 +15,11 @@ from trainwright.api.meta import ObjectKey
 from trainwright.cluster.local.paths import StatePaths
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.errors import NotFound
-from trainwright.runner.handshake import Handshake
-from trainwright.runner.pod_context import Surroundings
-from trainwright.runner.process_identity import send_signal
-from trainwright.runner.supervisor_lock import find_live_supervisor, list_marked
-from trainwright.runner.supervisor_process import BuildExecutor, build_process_executor, supervise
+from trainwright.runner.executors.process_identity import send_signal
+from trainwright.runner.pods.pod_context import Surroundings
+from trainwright.runner.supervisor.handshake import Handshake
+from trainwright.runner.supervisor.supervisor_lock import find_live_supervisor, list_marked
+from trainwright.runner.supervisor.supervisor_process import BuildExecutor, build_process_executor, supervise
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from trainwright.runner.progress_server import ProgressServer
+from trainwright.runner.progress.server import ProgressServer
 
 
 class Response(msgspec.Struct, frozen=True):

@@ -12,9 +12,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from trainwright.cluster.local.merge_patch import merge_patch
-from trainwright.runner.actions import Create, Emit, MarkDeleted, Patch, Remove, RequeueAfter, WriteStatus
-from trainwright.runner.job import decide_job
-from trainwright.runner.jobset import decide_job_set
+from trainwright.runner.controllers.actions import (
+    Create,
+    Emit,
+    MarkDeleted,
+    Patch,
+    Remove,
+    RequeueAfter,
+    WriteStatus,
+)
+from trainwright.runner.controllers.job import decide_job
+from trainwright.runner.controllers.jobset import decide_job_set
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -19,7 +19,7 @@ from trainwright.cli.job_rows import (
 from trainwright.cli.sparkline import sparkline
 from trainwright.cli.tables import escape_controls, format_table
 from trainwright.cli.verdict import indent_message
-from trainwright.runner.progress_history import HistoryEntry, build_curves
+from trainwright.runner.progress.history import HistoryEntry, build_curves
 
 _SPARKLINE_COLUMNS = 40
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trainwright.errors import UsageError, UserError
-from trainwright.runner.progress_history import Curves, Reported, build_curves
+from trainwright.runner.progress.history import Curves, Reported, build_curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

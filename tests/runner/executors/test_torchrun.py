@@ -13,7 +13,7 @@ import pytest
 from runner.executors.pods import context, end, list_processes, pod, read_log
 from trainwright.runner.executors.process import ProcessExecutor
 from trainwright.runner.executors.trial import try_namespaces
-from trainwright.runner.logs import list_ranks, read_logs
+from trainwright.runner.pods.logs import list_ranks, read_logs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

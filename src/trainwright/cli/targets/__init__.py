@@ -21,7 +21,7 @@ from trainwright.cluster.port import Cluster
 from trainwright.errors import TargetUnreachable
 
 if TYPE_CHECKING:
-    from trainwright.runner.progress_history import HistoryEntry
+    from trainwright.runner.progress.history import HistoryEntry
 
 
 class LogRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,16 +21,16 @@ from trainwright.cli.targets.image_notice import list_ignored_images
 from trainwright.cluster.local.paths import StatePaths, build_state_paths
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.cluster.port import Cluster
-from trainwright.runner.daemon import hurry_supervisor, start_supervisor
-from trainwright.runner.job_folder import forget_job
-from trainwright.runner.logs import OutputLine, list_ranks, read_logs
-from trainwright.runner.lost import report_lost
-from trainwright.runner.supervisor_lock import find_live_supervisor
-from trainwright.runner.sweep import sweep_expired
+from trainwright.runner.pods.logs import OutputLine, list_ranks, read_logs
+from trainwright.runner.supervisor.daemon import hurry_supervisor, start_supervisor
+from trainwright.runner.supervisor.job_folder import forget_job
+from trainwright.runner.supervisor.lost import report_lost
+from trainwright.runner.supervisor.supervisor_lock import find_live_supervisor
+from trainwright.runner.supervisor.sweep import sweep_expired
 from trainwright.runtimes import load_shipped_runtimes
 
 if TYPE_CHECKING:
-    from trainwright.runner.progress_history import HistoryEntry
+    from trainwright.runner.progress.history import HistoryEntry
 
 _LOOK_AGAIN_SECONDS = 0.02
 
@@ -116,7 +116,7 @@ class LocalTarget:
 
     def read_reports(self, meta: ObjectMeta) -> list[HistoryEntry]:
         """Return the history of reported metrics, oldest first."""
-        from trainwright.runner.progress_history import read_history
+        from trainwright.runner.progress.history import read_history
 
         return read_history(self._paths.job(meta.uid or "").progress)
 

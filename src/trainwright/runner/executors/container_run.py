@@ -20,8 +20,8 @@ from trainwright.api.core import (
 )
 from trainwright.runner.executors.channel import ContainerChannel, ContainerSetup, Outcome
 from trainwright.runner.executors.output import ContainerOutput, OutputPump
+from trainwright.runner.executors.pod_plan import ContainerPlan
 from trainwright.runner.executors.readiness import ReadinessProbe, watch_readiness
-from trainwright.runner.pod_plan import ContainerPlan
 
 START_ERROR: Final = 128
 _RESET_AFTER_SECONDS: Final = 600.0

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from trainwright.runner.logs import RANKS_FOLDER, LogFile
+from trainwright.runner.pods.logs import RANKS_FOLDER, LogFile
 
 _READ_BYTES: Final = 1 << 16
 # A line of a rank is held back until it is complete, but not beyond this.

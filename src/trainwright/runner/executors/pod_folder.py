@@ -33,7 +33,7 @@ from trainwright.runner.executors.mount_plan import (
     MountPoint,
     build_mount_operations,
 )
-from trainwright.runner.pod_plan import (
+from trainwright.runner.executors.pod_plan import (
     CONFIG_ERROR,
     ContainerPlan,
     Obstacle,

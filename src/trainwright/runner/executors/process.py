@@ -25,11 +25,11 @@ from trainwright.runner.executors.channel import ContainerSetup
 from trainwright.runner.executors.container_run import Backoff, ContainerRun
 from trainwright.runner.executors.isolation import Isolation, separates_pids
 from trainwright.runner.executors.output import ContainerOutput, Rotation
+from trainwright.runner.executors.pod_env import Machine, find_rendezvous_hosts
 from trainwright.runner.executors.pod_folder import CannotStart, PodFolder
+from trainwright.runner.executors.pod_plan import CONFIG_ERROR, PodPlan, plan_pod
 from trainwright.runner.executors.readiness import parse_probe
 from trainwright.runner.executors.trial import choose_isolation
-from trainwright.runner.pod_env import Machine, find_rendezvous_hosts
-from trainwright.runner.pod_plan import CONFIG_ERROR, PodPlan, plan_pod
 
 _FINAL: Final = frozenset({"Succeeded", "Failed"})
 _RESOLVE_SECONDS: Final = 5.0

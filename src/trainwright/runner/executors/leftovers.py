@@ -1,0 +1,78 @@
+"""What outlives a supervisor that was killed: processes for a moment, or for ever, and their pods' files.
+
+A supervisor writes down which processes it started. When it is killed they notice (end of file on their
+socket, or PR_SET_PDEATHSIG) and end what they started in turn. Whoever reports the job as lost waits for
+that, so that "lost" means that nothing runs any more, and kills what does not end, by pid and start time.
+Then what the pods had on the host (temporary folders, mount points) goes; logs stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from trainwright.cluster.local.paths import JobPaths
+from trainwright.runner.executors.pod_folder import remove_leftovers
+from trainwright.runner.executors.process_identity import (
+    ProcessIdentity,
+    is_alive,
+    read_identity,
+    send_signal,
+)
+
+PATIENCE_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.01
+_FILE: Final = "processes.json"
+
+
+def record_children(job: JobPaths) -> None:
+    """Write down the child processes of this process."""
+    identities = [identity for pid in _list_children() if (identity := read_identity(pid)) is not None]
+    draft = job.root / f".{_FILE}.{os.getpid()}"
+    draft.write_bytes(msgspec.json.encode(identities))
+    draft.replace(job.root / _FILE)
+
+
+def end_leftovers(job: JobPaths) -> None:
+    """Leave nothing of the job but its logs: no process, no temporary file."""
+    _end_processes(job)
+    if job.pods.is_dir():
+        for pod in job.pods.iterdir():
+            remove_leftovers(pod)
+
+
+def _end_processes(job: JobPaths) -> None:
+    """Wait until the recorded processes have ended; kill those that take too long."""
+    file = job.root / _FILE
+    try:
+        recorded = msgspec.json.decode(file.read_bytes(), type=list[ProcessIdentity])
+    except (OSError, msgspec.DecodeError):
+        return
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while living := [identity for identity in recorded if is_alive(identity)]:
+        if time.monotonic() > deadline:
+            for identity in living:
+                with contextlib.suppress(PermissionError):
+                    send_signal(identity, signal.SIGKILL)
+            break
+        time.sleep(_PAUSE_SECONDS)
+    file.unlink(missing_ok=True)
+
+
+def _list_children() -> list[int]:
+    threads = Path("/proc/self/task")
+    if not threads.is_dir():
+        import psutil
+
+        return [child.pid for child in psutil.Process().children()]
+    children: list[int] = []
+    for thread in threads.iterdir():
+        with contextlib.suppress(OSError):
+            children += map(int, (thread / "children").read_text().split())
+    return children

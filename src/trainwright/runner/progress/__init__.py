@@ -1,0 +1,1 @@
+"""Takes, keeps and hands on what jobs report, on this machine."""

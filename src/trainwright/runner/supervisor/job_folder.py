@@ -1,0 +1,27 @@
+"""Removes what a job left in the state directory, once the job itself is gone."""
+
+from __future__ import annotations
+
+import shutil
+
+from trainwright.cluster.local.paths import StatePaths
+from trainwright.runner.supervisor.expiry import forget_expiry
+from trainwright.runner.supervisor.supervisor_lock import get_mark, holding
+
+
+def remove_job(paths: StatePaths, uid: str) -> None:
+    """Remove a job's folder and marks. For whoever holds its lock; the lock file goes with the folder."""
+    shutil.rmtree(paths.job(uid).root, ignore_errors=True)
+    forget_expiry(paths, uid)
+    get_mark(paths, uid).unlink(missing_ok=True)
+
+
+def forget_job(paths: StatePaths, uid: str) -> bool:
+    """Remove what a deleted job left, unless a supervisor is there to do it after stopping its processes."""
+    if not paths.job(uid).root.exists():
+        return True
+    with holding(paths, uid) as lock:
+        if lock is None:
+            return False
+        remove_job(paths, uid)
+    return True
