@@ -7,9 +7,9 @@ import pytest
 
 from examples.torchrun import run_torchrun
 from trainwright.control.progress_protocol import Report
-from trainwright.runner.progress_history import ProgressHistory, build_curves, read_history
-from trainwright.runner.progress_package import path_for_jobs
-from trainwright.runner.progress_server import ProgressServer
+from trainwright.runner.progress.history import ProgressHistory, build_curves, read_history
+from trainwright.runner.progress.package import path_for_jobs
+from trainwright.runner.progress.server import ProgressServer
 
 pytestmark = pytest.mark.e2e
 

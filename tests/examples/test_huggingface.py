@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from examples.torchrun import run_torchrun
-from trainwright.runner.progress_history import ProgressHistory, read_history
-from trainwright.runner.progress_package import path_for_jobs
-from trainwright.runner.progress_server import ProgressServer
+from trainwright.runner.progress.history import ProgressHistory, read_history
+from trainwright.runner.progress.package import path_for_jobs
+from trainwright.runner.progress.server import ProgressServer
 
 pytestmark = pytest.mark.e2e
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from trainwright.runner.http_request import Request, read_line, read_request
+from trainwright.runner.progress.http_request import Request, read_line, read_request
 
 
 class ScriptedServer:

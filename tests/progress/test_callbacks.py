@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.runner.progress_history import HistoryEntry, ProgressHistory, build_curves, read_history
-from trainwright.runner.progress_package import path_for_jobs
-from trainwright.runner.progress_server import ProgressServer
+from trainwright.runner.progress.history import HistoryEntry, ProgressHistory, build_curves, read_history
+from trainwright.runner.progress.package import path_for_jobs
+from trainwright.runner.progress.server import ProgressServer
 
 pytestmark = pytest.mark.e2e
 
