@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kube.control_plane import ControlPlane
 from trainwright.cluster.kube.config import load_connection
@@ -30,6 +31,13 @@ def control_plane() -> Iterator[ControlPlane]:
         pytest.skip("NOT TESTED: no Kubernetes; `make test` builds one where Go is installed")
     with ControlPlane(Path(programs)) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def crds(control_plane: ControlPlane) -> None:
+    """Our CRDs, installed; they stay for the session."""
+    folder = Path(__file__).resolve().parents[2] / "src/trainwright/manifests/crds"
+    control_plane.install_crds([yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))])
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from trainwright.api.meta import ObjectKey
 from trainwright.cluster.kube.errors import InvalidError
@@ -33,12 +32,6 @@ def test_each_stays_below_the_limits_of_client_side_apply_and_etcd():
         "trainjobs.yaml",
     ]
     assert all(path.stat().st_size < MAX_BYTES for path in CRDS)
-
-
-@pytest.fixture(scope="module")
-def crds(control_plane):
-    """The CRDs, installed; they stay for the session."""
-    control_plane.install_crds([yaml.safe_load(path.read_text()) for path in CRDS])
 
 
 def build_job(namespace, name="demo", **spec):

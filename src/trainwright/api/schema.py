@@ -194,6 +194,8 @@ def _compile_bare(info: mi.Type, notes: Json, is_open: bool) -> Any:
             )
         case mi.IntType():
             return IntegerShape(info.ge, info.le)
+        case mi.FloatType():
+            return NumberShape(info.ge)
         case mi.DictType(value_type=value_type):
             if isinstance(value_type, mi.AnyType):
                 return _build_any_object()
@@ -211,7 +213,6 @@ def _compile_bare(info: mi.Type, notes: Json, is_open: bool) -> Any:
 
 _SIMPLE: Final[dict[type[mi.Type], type[Any]]] = {
     mi.BoolType: BooleanShape,
-    mi.FloatType: NumberShape,
     mi.DateTimeType: TimeShape,
     mi.AnyType: AnyShape,
 }

@@ -150,14 +150,19 @@ class IntegerShape(_Plain):
 
 
 class NumberShape(_Plain):
-    """Any number."""
+    """Any number, or any from a least one on."""
 
     article = "a number"
+
+    def __init__(self, least: float | None = None) -> None:
+        self.least = least
 
     def check(self, value: Any, path: Path | None, findings: Findings) -> Any:
         """Check a number."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             self._refuse_type(value, path, findings)
+        elif self.least is not None and not value >= self.least:
+            findings.report(path, Rule.INVALID, f"must be at least {self.least:g}, is {value}", value)
         return value
 
 

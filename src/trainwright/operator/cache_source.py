@@ -78,6 +78,10 @@ class CacheSource:
         """Return the Warnings about the objects with these uids."""
         return self._caches.list_warnings(namespace, about)
 
+    def list_runtime_names(self, kind: str, namespace: str) -> Sequence[str]:
+        """Return the names of the runtimes of a kind that a job of this namespace may use."""
+        return self._caches.list_runtime_names(kind, namespace)
+
     async def catch_up(self, key: ObjectKey) -> None:
         """Wait until the caches show what was written for the TrainJob."""
         await self._expectations.wait(key)

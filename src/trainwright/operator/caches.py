@@ -136,6 +136,16 @@ class Caches:
             return self.training_runtimes.store.get(key.namespace, key.name)
         return self.cluster_training_runtimes.store.get("", key.name)
 
+    def list_runtime_names(self, kind: str, namespace: str) -> list[str]:
+        """Return the names of the runtimes of a kind that a job of this namespace may use."""
+        if kind == CLUSTER_TRAINING_RUNTIME:
+            return sorted(runtime.metadata.name for runtime in self.cluster_training_runtimes.store)
+        return sorted(
+            runtime.metadata.name
+            for runtime in self.training_runtimes.store
+            if runtime.metadata.namespace == namespace
+        )
+
     def list_jobs(self, namespace: str, job_set: str) -> list[Job]:
         """Return the Jobs that carry the JobSet's name."""
         return self.jobs.store.list_by(_JOB_SET, f"{namespace}/{job_set}")

@@ -178,7 +178,9 @@ def parse_bind_address(address: str) -> tuple[str | None, int] | None:
     return (matched["ip6"] or matched["host"] or None), int(matched["port"])
 
 
-_BIND_ADDRESS: Final = re.compile(r"(?:\[(?P<ip6>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})")
+_BIND_ADDRESS: Final = re.compile(
+    r"(?:\[(?P<ip6>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]\s]*)):(?P<port>[0-9]{1,5})"
+)
 
 
 def _check_identity(body: dict[str, Any], findings: Findings) -> None:

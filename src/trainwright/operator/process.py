@@ -34,7 +34,7 @@ from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.flow import LimitedTransport
 from trainwright.cluster.kube.leader import LeaderElection, LeaseLost, LeaseSettings
-from trainwright.cluster.kube.transport import AiohttpTransport, Transport
+from trainwright.cluster.kube.transport import AiohttpTransport, AnswerListener, Transport
 from trainwright.operator.caches import Caches
 from trainwright.operator.configuration import Configuration, parse_bind_address
 from trainwright.operator.durations import parse_duration_seconds
@@ -50,6 +50,7 @@ log = structlog.get_logger(__name__)
 LEASE_LOST_EXIT_CODE: Final = 1
 
 Work = Callable[[], Awaitable[None]]
+Connect = Callable[[Connection, AnswerListener], contextlib.AbstractAsyncContextManager[Transport]]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,27 +85,28 @@ async def run_operator(settings: Settings) -> int:
 
 
 class Operator:
-    """One replica."""
+    """One replica. `connect` makes the transport, for those who want to see what is sent."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, connect: Connect = AiohttpTransport) -> None:
+        self.metrics = Metrics()
         self._settings = settings
         self._configuration = settings.configuration
-        self._metrics = Metrics()
-        self._is_leading = False
+        self._connect = connect
+        self.is_leading = False
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run until `stopping` is set. Raises an ExceptionGroup, with LeaseLost in it when the lease is."""
         connection = self._settings.connection
         host = urlsplit(connection.server).netloc
         log.info("starting", server=connection.server, identity=self._settings.identity)
-        async with AiohttpTransport(
-            connection, lambda method, status: self._metrics.count_answer(host, method, status)
+        async with self._connect(
+            connection, lambda method, status: self.metrics.count_answer(host, method, status)
         ) as transport:
             # The lease has no client-side limit: it must be renewed however busy the workers are.
             limited = self._limit(transport)
             caches = Caches(limited, self._settings.namespace)
             cluster = KubeCluster(limited, FIELD_MANAGER)
-            JobMetrics(caches, self._metrics, _get_now)
+            JobMetrics(caches, self.metrics, _get_now)
             controllers = self._build_controllers(caches, cluster)
 
             async def work() -> None:
@@ -120,7 +122,7 @@ class Operator:
                 leading = group.create_task(self._lead(transport, caches, work), name="lead")
                 await stopping.wait()
                 log.info("stopping")
-                if not self._is_leading:
+                if not self.is_leading:
                     leading.cancel()
                 await asyncio.wait([leading])
                 watching.cancel()
@@ -130,10 +132,10 @@ class Operator:
         """Do the work once the caches are filled, and only while this replica leads."""
         await caches.wait_until_synced()
         log.info("caches are filled", train_jobs=len(caches.train_jobs.store))
-        gauge = self._metrics.is_leader.labels(self._lease_name)
+        gauge = self.metrics.is_leader.labels(self._lease_name)
 
         async def lead() -> None:
-            self._is_leading = True
+            self.is_leading = True
             gauge.set(1)
             try:
                 await work()
@@ -161,7 +163,7 @@ class Operator:
                 }
                 await stack.enter_async_context(Server(build_health_app(probes), *address))
             if (address := parse_bind_address(self._configuration.metrics.bind_address)) is not None:
-                app = build_metrics_app(self._metrics.registry, None)
+                app = build_metrics_app(self.metrics.registry, None)
                 await stack.enter_async_context(Server(app, *address))
             yield
 
@@ -170,9 +172,9 @@ class Operator:
     ) -> list[TrainJobController | RuntimeController]:
         workers = self._configuration.get_workers
         return [
-            TrainJobController(caches, cluster, _get_now, workers(f"{TRAIN_JOB}.{GROUP}"), self._metrics),
+            TrainJobController(caches, cluster, _get_now, workers(f"{TRAIN_JOB}.{GROUP}"), self.metrics),
             *(
-                RuntimeController(kind, caches, cluster, workers(f"{kind}.{GROUP}"), self._metrics)
+                RuntimeController(kind, caches, cluster, workers(f"{kind}.{GROUP}"), self.metrics)
                 for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
             ),
         ]

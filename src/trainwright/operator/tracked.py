@@ -1,9 +1,17 @@
-"""The verbs that write, as a worker uses them: each write is remembered until the caches show it."""
+"""The verbs that write, as a worker uses them: each write is remembered until the caches show it.
+
+A snapshot is shared by many jobs, which may all begin at once: it is written by the first of them, and the
+others take what came of that.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
+from trainwright.api.constants import SNAPSHOT_NAME_PREFIX
 from trainwright.api.core import Event
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.port import Writer
@@ -13,21 +21,58 @@ from trainwright.operator.expectations import Expectations
 FindVersion = Callable[[ObjectKey], str | None]
 
 
+class SharedSnapshots:
+    """Snapshots that were written and are not in the caches yet."""
+
+    def __init__(self) -> None:
+        self._written: dict[ObjectKey, asyncio.Future[Json]] = {}
+
+    def see(self, key: ObjectKey) -> None:
+        """Say that a watch told of the object: from then on the caches know."""
+        written = self._written.get(key)
+        if written is not None and written.done():
+            del self._written[key]
+
+    async def write(self, key: ObjectKey, write: Callable[[], Awaitable[Json]]) -> Json:
+        """Return the stored snapshot, written by this call or by an earlier one."""
+        written = self._written.get(key)
+        if written is not None and not (written.done() and (written.cancelled() or written.exception())):
+            return await asyncio.shield(written)
+        written = self._written[key] = asyncio.ensure_future(write())
+        try:
+            return await written
+        except BaseException:
+            self._written.pop(key, None)
+            raise
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """What all writers of the process share."""
+
+    expectations: Expectations
+    snapshots: SharedSnapshots
+    find_version: FindVersion
+
+
 class TrackedWriter:
     """Writes for one TrainJob."""
 
-    def __init__(
-        self, writer: Writer, train_job: ObjectKey, expectations: Expectations, find_version: FindVersion
-    ) -> None:
+    def __init__(self, writer: Writer, train_job: ObjectKey, ledger: Ledger) -> None:
         self._writer = writer
         self._train_job = train_job
-        self._expectations = expectations
-        self._find_version = find_version
+        self._expectations = ledger.expectations
+        self._snapshots = ledger.snapshots
+        self._find_version = ledger.find_version
 
     async def apply(self, obj: Json, field_manager: str, *, force: bool = True) -> Json:
         """Server-side apply."""
         metadata = obj["metadata"]
         key = ObjectKey(obj["kind"], metadata.get("namespace", ""), metadata["name"])
+        if key.kind == "ConfigMap" and key.name.startswith(SNAPSHOT_NAME_PREFIX):
+            # Its content is its name: it cannot be written wrongly, nor twice.
+            return await self._snapshots.write(
+                key, lambda: self._writer.apply(obj, field_manager, force=force)
+            )
         return await self._track(key, self._writer.apply(obj, field_manager, force=force))
 
     async def patch(self, key: ObjectKey, merge: Json) -> Json:

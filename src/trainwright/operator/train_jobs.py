@@ -26,7 +26,7 @@ from trainwright.operator.controller import Again, Controller
 from trainwright.operator.expectations import PATIENCE_SECONDS, Expectations
 from trainwright.operator.metrics import Metrics
 from trainwright.operator.stored import open_train_job
-from trainwright.operator.tracked import TrackedWriter
+from trainwright.operator.tracked import Ledger, SharedSnapshots, TrackedWriter
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +52,8 @@ class TrainJobController:
         self._source = CacheSource(caches, cluster, self._expectations)
         self._controller = Controller(NAME, self._reconcile, workers, metrics)
         self._expectations.on_met = self._controller.enqueue
-        caches.add_version_handler(self._expectations.see, self._expectations.see_list)
+        self._ledger = Ledger(self._expectations, SharedSnapshots(), caches.find_version)
+        caches.add_version_handler(self._see, self._expectations.see_list)
         caches.add_wake(self._controller.enqueue)
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -62,12 +63,16 @@ class TrainJobController:
             await self._controller.run(self._caches.list_train_job_keys, stopping)
             sweeper.cancel()
 
+    def _see(self, key: ObjectKey, version: str) -> None:
+        self._expectations.see(key, version)
+        self._ledger.snapshots.see(key)
+
     async def _reconcile(self, key: ObjectKey) -> float | None:
         if not self._expectations.is_current(key):
             # Whatever the caches wait for wakes the key; the pause is for what never comes.
             self._controller.enqueue_after(key, PATIENCE_SECONDS)
             return None
-        writer = TrackedWriter(self._cluster, key, self._expectations, self._caches.find_version)
+        writer = TrackedWriter(self._cluster, key, self._ledger)
         outcome = await reconcile_from(
             self._source,
             writer,

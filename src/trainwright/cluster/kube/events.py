@@ -10,7 +10,7 @@ object that they are about.
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
@@ -39,9 +39,9 @@ _DECODER = msgspec.json.Decoder(Event)
 class EventRecorder:
     """Writes events, one request each in the plain case."""
 
-    def __init__(self, transport: Transport, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
         self._transport = transport
-        self._clock = clock or asyncio.get_running_loop().time
+        self._clock = clock
         self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._buckets: OrderedDict[tuple[str, str, str], TokenBucket] = OrderedDict()
 

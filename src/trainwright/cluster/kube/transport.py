@@ -167,10 +167,12 @@ class AiohttpTransport:
 
 def build_ssl_context(connection: Connection, credential: Credential) -> ssl.SSLContext:
     """Return the TLS settings: the cluster's CA alone where one is given, our certificate if we have one."""
-    context = ssl.create_default_context(cadata=connection.ca_pem.decode() if connection.ca_pem else None)
     if connection.insecure_skip_tls_verify:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    else:
+        context = ssl.create_default_context(cadata=connection.ca_pem.decode() if connection.ca_pem else None)
     if credential.client_certificate_pem and credential.client_key_pem:
         # The ssl module takes a certificate only from a file: ours is private and gone at once.
         with tempfile.TemporaryDirectory(prefix="trainwright-") as folder:

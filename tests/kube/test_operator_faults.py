@@ -1,0 +1,318 @@
+"""The operator dies, is doubled, is cut off, or takes over: nothing is lost, and nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kube.control_plane import ControlPlane, find_free_ports
+from kube.operating import (
+    SILENT,
+    Crash,
+    People,
+    condition,
+    eventually,
+    operating,
+    runtime,
+    train_job,
+)
+from trainwright.api.meta import Json
+from trainwright.cluster.kube.config import Connection, load_connection
+from trainwright.cluster.kube.leader import LeaseLost
+from trainwright.cluster.kube.transport import AiohttpTransport
+from trainwright.operator.configuration import Configuration, LeaderElectionSettings
+
+pytestmark = pytest.mark.usefixtures("crds")
+
+
+@pytest.fixture
+def connection(control_plane: ControlPlane, tmp_path: Path) -> Connection:
+    return load_connection({"KUBECONFIG": str(control_plane.kubeconfig())}, tmp_path)
+
+
+@pytest.fixture
+def people(transport: AiohttpTransport, namespace: str) -> People:
+    return People(transport, namespace)
+
+
+def electing(namespace: str, *, retry: str = "2s") -> Configuration:
+    election = LeaderElectionSettings(
+        leader_elect=True,
+        resource_namespace=namespace,
+        lease_duration="60s",
+        renew_deadline="50s",
+        retry_period=retry,
+    )
+    return Configuration(**SILENT, leader_election=election)
+
+
+def versions(objects: list[Json]) -> dict[str, str]:
+    return {f"{obj['kind']}/{obj['metadata']['name']}": obj["metadata"]["resourceVersion"] for obj in objects}
+
+
+@pytest.mark.parametrize("written", range(4))
+async def test_an_operator_that_dies_between_two_writes_is_followed_by_one_that_goes_on(
+    people: People, connection: Connection, written: int
+) -> None:
+    """1. The operator does so many writes and dies. 2. Another starts. 3. The job runs as if it had not."""
+    await people.create(runtime())
+    await people.create(train_job())
+    try:
+        async with operating(connection, people.namespace, dies_before=written) as dying:
+            await asyncio.wait([dying.task], timeout=5)
+    except* Crash:
+        pass
+    async with operating(connection, people.namespace) as running:
+        await people.set_pods("Running", 1)
+        status = await people.until_phase("Running")
+        assert status["startTime"]
+        assert (
+            dying.transport.writes.count("PATCH jobsets/demo")
+            + running.transport.writes.count("PATCH jobsets/demo")
+            == 1
+        )
+    assert len(await people.list("JobSet")) == 1
+    assert len([found for found in await people.list("ConfigMap") if found.get("immutable")]) == 1
+
+
+@pytest.mark.parametrize("written", range(3))
+async def test_an_operator_that_dies_while_it_suspends_is_followed_by_one_that_goes_on(
+    people: People, connection: Connection, written: int
+) -> None:
+    await people.create(runtime())
+    await people.create(train_job())
+    async with operating(connection, people.namespace):
+        await people.set_pods("Running", 1)
+        await people.until_phase("Running")
+    job = await people.find("Job", "demo-node-0")
+    await people.edit({"spec": {"suspend": True}})
+    try:
+        async with operating(connection, people.namespace, dies_before=written) as dying:
+            await asyncio.wait([dying.task], timeout=5)
+    except* Crash:
+        pass
+    async with operating(connection, people.namespace):
+        await people.until_phase("Suspended")
+        await people.until_pods(0)
+
+        async def is_renewed() -> bool:
+            fresh = await people.find("Job", "demo-node-0")
+            return fresh is not None and fresh["metadata"]["uid"] != job["metadata"]["uid"]
+
+        await eventually(is_renewed)
+
+
+async def test_an_operator_that_starts_among_jobs_at_rest_writes_nothing(
+    people: People, connection: Connection
+) -> None:
+    await people.create(runtime())
+    async with operating(connection, people.namespace):
+        for number in range(5):
+            await people.create(train_job(f"running-{number}"))
+            await people.create(train_job(f"suspended-{number}", suspend=True))
+        for number in range(5):
+            for pod in await people.until_pods(1, f"running-{number}"):
+                await people.set_pod(pod, "Running")
+            await people.until_phase("Running", f"running-{number}")
+            await people.until_phase("Suspended", f"suspended-{number}")
+    kinds = ("TrainJob", "JobSet", "ConfigMap", "Job")
+    before = versions([obj for kind in kinds for obj in await people.list(kind)])
+    async with operating(connection, people.namespace) as running:
+        # A job that comes last is worked on last: the others have had their turn by then.
+        await people.create(train_job("last", suspend=True))
+        await people.until_phase("Suspended", "last")
+        assert running.transport.writes == ["PATCH trainjobs/last/status"]
+        assert running.transport.reads == []
+    after = versions([obj for kind in kinds for obj in await people.list(kind)])
+    assert {name: after[name] for name in before} == before
+
+
+async def test_of_two_operators_one_works_and_the_other_takes_over_at_once(
+    people: People, connection: Connection
+) -> None:
+    """1. One leads. 2. The second waits; by its clock it would look at the lease again after 40 s. 3. The first
+    is stopped. 4. The second leads at once."""
+    await people.create(runtime())
+    configuration = electing(people.namespace, retry="40s")
+    async with (
+        operating(connection, people.namespace, configuration=configuration) as first,
+        operating(connection, people.namespace, configuration=configuration, waits=False) as second,
+    ):
+        await people.create(train_job("one"))
+        await people.until_pods(1, "one")
+        assert not second.is_leading()
+        first.stop()
+        await people.create(train_job("two"))
+        started = asyncio.get_running_loop().time()
+        await people.until_pods(1, "two")
+        assert asyncio.get_running_loop().time() - started < 5
+        assert second.is_leading()
+        assert first.transport.writes.count("PATCH jobsets/one") == 1
+        assert "PATCH jobsets/one" not in second.transport.writes
+
+
+async def test_a_lost_lease_ends_the_operator(people: People, connection: Connection) -> None:
+    lost = False
+    try:
+        async with operating(
+            connection, people.namespace, configuration=electing(people.namespace)
+        ) as running:
+            await people.edit({"spec": {"holderIdentity": "thief"}}, "Lease", "trainer.kubeflow.org")
+            await asyncio.wait([running.task], timeout=10)
+            assert running.task.done()
+    except* LeaseLost:
+        lost = True
+    assert lost
+
+
+async def test_a_running_job_of_the_peer_is_taken_over_without_touching_it(
+    people: People, connection: Connection
+) -> None:
+    """What the peer leaves: its snapshot, a JobSet without our hash, a status without our fields."""
+    plain = await people.create(runtime())
+    job = await people.create(train_job())
+    owner = {
+        "apiVersion": job["apiVersion"],
+        "kind": "TrainJob",
+        "name": "demo",
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    await people.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "demo-runtime-snapshot", "ownerReferences": [owner]},
+            "data": {"runtime": yaml.safe_dump(plain)},
+        }
+    )
+    spec = plain["spec"]["template"]["spec"]
+    job_set = await people.create(
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "demo", "ownerReferences": [owner]},
+            "spec": {**spec, "suspend": False},
+        }
+    )
+    await people.set_pods("Running", 1)
+    counters = {"ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+    await people.cluster.patch_status(
+        people.key("TrainJob"), {"status": {"jobsStatus": [{"name": "node", **counters}]}}
+    )
+    # The live runtime goes on without the job.
+    await people.edit({"spec": {"mlPolicy": {"numNodes": 7}}}, "TrainingRuntime", "plain")
+    async with operating(connection, people.namespace) as running:
+        await people.until_phase("Running")
+        assert (await people.find("JobSet"))["metadata"]["generation"] == job_set["metadata"]["generation"]
+        assert set(running.transport.writes) <= {"PATCH trainjobs/demo/status"}
+        await people.set_pods("Succeeded", 1)
+        await people.until_phase("Complete")
+
+
+async def test_jobs_go_on_when_the_api_server_comes_back(
+    control_plane: ControlPlane, people: People, connection: Connection
+) -> None:
+    """1. A job waits. 2. The server goes away and comes back. 3. The job is resumed, and runs."""
+    await people.create(runtime())
+    async with operating(connection, people.namespace):
+        await people.create(train_job(suspend=True))
+        await people.until_phase("Suspended")
+        control_plane.stop_apiserver()
+        await asyncio.to_thread(control_plane.start_apiserver)
+        await people.edit({"spec": {"suspend": False}})
+        await people.set_pods("Running", 1)
+        await people.until_phase("Running")
+
+
+@asynccontextmanager
+async def process(
+    control_plane: ControlPlane, folder: Path, namespace: str
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+    """The operator as a process of its own; yields it and the port of its probes once it is ready."""
+    (health,) = find_free_ports(1)
+    configuration = {
+        "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+        "kind": "Configuration",
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
+        "metrics": {"bindAddress": "0"},
+        "leaderElection": {"leaderElect": True, "resourceNamespace": namespace, "leaseDuration": "3s"},
+    }
+    configuration["leaderElection"] |= {"renewDeadline": "2s", "retryPeriod": "500ms"}
+    (folder / "config.yaml").write_text(yaml.safe_dump(configuration))
+    log = (folder / "operator.log").open("ab")
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "trainwright", "controller", "--namespace", namespace),
+        *("--config", str(folder / "config.yaml"), "--kubeconfig", str(control_plane.kubeconfig())),
+        stderr=log,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+    )
+    log.close()
+    try:
+        await eventually(lambda: _answers(health))
+        yield running, health
+    finally:
+        if running.returncode is None:
+            running.kill()
+            await running.wait()
+
+
+async def _answers(port: int) -> bool:
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    try:
+        writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
+        return b" 200 " in await reader.readline()
+    finally:
+        writer.close()
+
+
+async def test_a_killed_process_is_followed_by_another_and_a_stopped_one_leaves_at_once(
+    control_plane: ControlPlane, people: People, tmp_path: Path
+) -> None:
+    """1. A process leads and is killed (-9). 2. Another leads once the lease of 3 s is over, and does what is
+    to do. 3. SIGTERM ends it within two seconds, with exit code 0 and the lease given back."""
+    await people.create(runtime())
+    async with process(control_plane, tmp_path, people.namespace) as (first, _):
+        await people.create(train_job("one"))
+        await people.until_pods(1, "one")
+        first.kill()
+        await first.wait()
+    await people.create(train_job("two"))
+    before = await people.find("JobSet", "one")
+    async with process(control_plane, tmp_path, people.namespace) as (second, _):
+        await people.until_pods(1, "two")
+        assert (await people.find("JobSet", "one"))["metadata"]["uid"] == before["metadata"]["uid"]
+        started = asyncio.get_running_loop().time()
+        second.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(second.wait(), 10) == 0
+        assert asyncio.get_running_loop().time() - started < 2
+    lease = await people.find("Lease", "trainer.kubeflow.org")
+    assert not lease["spec"].get("holderIdentity")
+    log = (tmp_path / "operator.log").read_text()
+    assert '"msg":"became leader"' in log
+    assert "Traceback" not in log
+
+
+async def test_an_event_is_told_once_however_often_the_operator_starts(
+    people: People, connection: Connection
+) -> None:
+    await people.create(train_job())
+    for _ in range(2):
+        async with operating(connection, people.namespace):
+            await people.until_status(lambda status: condition(status, "ResourcesCreated"))
+            await people.create(train_job(f"marker-{_}", suspend=True))
+            await people.until_phase("Suspended", f"marker-{_}")
+    told = [event for event in await people.list("Event") if event["involvedObject"]["name"] == "demo"]
+    assert [(event["reason"], event["count"]) for event in told] == [("TrainJobResourcesCreationFailed", 1)]
