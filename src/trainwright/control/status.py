@@ -8,6 +8,7 @@ the same world gives the same status in whatever order it was seen.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
@@ -24,7 +25,7 @@ from trainwright.control.ending import Ending
 from trainwright.control.lifecycle import Plan
 from trainwright.control.problem import OWN_REASONS, RESOURCES_CREATED, Problem
 from trainwright.control.snapshot import build_snapshot_ref
-from trainwright.control.view import COMPLETE, FAILED, View, find_place, is_live
+from trainwright.control.view import COMPLETE, FAILED, View, find_place, is_live, is_of_current_attempt
 
 SUSPENDED: Final = "Suspended"
 
@@ -227,7 +228,8 @@ def _derive_phase(
     """Return the one word for people.
 
     Running once every Job of the trainer is ready or has succeeded (case B006), initializers aside; a job
-    that was restarted has been there. Queued is suspended for a queue.
+    that was restarted has been there. A Job whose pod has ended counts as well: for a moment it is neither
+    ready any more nor counted as succeeded. Queued is suspended for a queue.
     """
     if view.is_suspended:
         return QUEUED if QUEUE_LABEL in (view.job.metadata.labels or {}) else SUSPENDED
@@ -241,9 +243,20 @@ def _derive_phase(
         for entry in view.job_set.spec.replicated_jobs
         if _get_ancestor({"template": entry.template}) == ANCESTOR_TRAINER
     } or set(replicas)
-    up = {entry.name: entry.ready + entry.succeeded for entry in jobs_status or ()}
+    ended = Counter(name for name, _ in _list_jobs_with_ended_pods(view))
+    up = {entry.name: entry.ready + entry.succeeded + ended[entry.name] for entry in jobs_status or ()}
     is_running = bool(trainers) and all(up.get(name, 0) >= max(replicas[name], 1) for name in trainers)
     return RUNNING if is_running else CREATED
+
+
+def _list_jobs_with_ended_pods(view: View) -> set[tuple[str, int]]:
+    """Return the Jobs of this attempt, by replicated job and index, that have a pod which ran and ended."""
+    places = {
+        find_place(pod.metadata)
+        for pod in view.pods
+        if not is_live(pod) and is_of_current_attempt(pod.metadata, view.job_set)
+    }
+    return {(place.replicated_job, place.job_index) for place in places}
 
 
 def _get_restarts(view: View, jobs_status: Sequence[JobStatus] | None) -> int | None:
