@@ -17,7 +17,7 @@ HEAVY = (
 )  # fmt: skip
 VERBS = (
     "run", "apply", "validate", "render", "list", "get", "logs", "wait", "suspend", "resume", "scale", "stop",
-    "delete", "explain", "controller", "runtimes",
+    "delete", "explain", "install", "uninstall", "controller", "runtimes",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from trainwright.cli.verbs.controller import controller
 from trainwright.cli.verbs.delete import delete
 from trainwright.cli.verbs.explain import explain
 from trainwright.cli.verbs.get import get
+from trainwright.cli.verbs.install import install
 from trainwright.cli.verbs.list import list_jobs
 from trainwright.cli.verbs.logs import logs
 from trainwright.cli.verbs.render import render
@@ -25,6 +26,7 @@ from trainwright.cli.verbs.run import RunCommand, run
 from trainwright.cli.verbs.runtimes import runtimes
 from trainwright.cli.verbs.spec_changes import resume, scale, suspend
 from trainwright.cli.verbs.stop import stop
+from trainwright.cli.verbs.uninstall import uninstall
 from trainwright.cli.verbs.validate import validate
 from trainwright.cli.verbs.wait import wait
 
@@ -75,6 +77,8 @@ _VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("stop", stop),
     ("delete", delete),
     ("explain", explain),
+    ("install", install),
+    ("uninstall", uninstall),
     ("controller", controller),
 )
 

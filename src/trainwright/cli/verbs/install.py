@@ -1,0 +1,112 @@
+"""`trainwright install`: the operator for a cluster, as YAML or applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainwright.cli.cluster_options import Apply, Context
+
+if TYPE_CHECKING:
+    from trainwright.cluster.kube.transport import Transport
+    from trainwright.manifests.settings import InstallSettings
+
+
+def install(
+    *,
+    apply: Apply = False,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of the operator.", metavar="NAME")
+    ] = "kubeflow-system",
+    image: Annotated[
+        str | None,
+        typer.Option(
+            "--image",
+            help="Image of the operator, made from deploy/Containerfile. Default: that of this version.",
+            metavar="IMAGE",
+            show_default=False,
+        ),
+    ] = None,
+    replicas: Annotated[int, typer.Option("--replicas", help="Pods of the operator.", min=1)] = 2,
+    feature_gates: Annotated[
+        str,
+        typer.Option("--feature-gates", help="A=true,B=false", metavar="GATES", show_default=False),
+    ] = "",
+    public_read: Annotated[
+        bool,
+        typer.Option(
+            "--public-read/--no-public-read", help="Let every user of the cluster list cluster runtimes."
+        ),
+    ] = True,
+    context: Context = None,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Take the place of another operator, or of another version."),
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="With --apply: wait until the operator is ready.")
+    ] = True,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="Seconds to wait.", min=1, metavar="SECONDS")
+    ] = 300,
+) -> None:
+    """Print what an operator on a cluster consists of, or apply it.
+
+    Prints YAML, for kubectl or for a repository. With --apply everything is applied to the cluster: the
+    namespace, the kinds, rights, operator, webhooks and the shipped runtimes; JobSet must be there. Applying
+    again changes nothing.
+    """
+    from trainwright.api.names import explain_label
+    from trainwright.errors import UsageError
+    from trainwright.manifests.settings import DEFAULT_IMAGE, InstallSettings
+    from trainwright.operator.feature_gates import parse_feature_gates
+
+    if problem := explain_label(namespace):
+        raise UsageError(f"--namespace: {problem}")
+    settings = InstallSettings(
+        namespace=namespace,
+        image=image or DEFAULT_IMAGE,
+        replicas=replicas,
+        feature_gates=parse_feature_gates(feature_gates),
+        public_read=public_read,
+    )
+    if apply:
+        _apply_to_cluster(settings, context, replace=replace, wait_seconds=timeout if wait else None)
+    else:
+        _print(settings)
+
+
+def _print(settings: InstallSettings) -> None:
+    from trainwright.api.writing import build_yaml
+    from trainwright.cli.console import write_data
+
+    write_data(build_yaml(_build_objects(settings)))
+
+
+def _build_objects(settings: InstallSettings) -> list[dict[str, object]]:
+    from trainwright.api.encoding import build_object
+    from trainwright.manifests.installation import build_installation
+    from trainwright.runtimes import load_shipped_runtimes
+
+    return build_installation(settings, [build_object(one) for one in load_shipped_runtimes().values()])
+
+
+def _apply_to_cluster(
+    settings: InstallSettings, context: str | None, *, replace: bool, wait_seconds: float | None
+) -> None:
+    from trainwright.cli.cluster_session import run_on_cluster
+    from trainwright.cli.console import say
+    from trainwright.operator.install import apply_installation, check_cluster, wait_until_ready
+
+    objects = _build_objects(settings)
+
+    async def work(transport: Transport) -> None:
+        await check_cluster(transport, settings, objects, replace=replace)
+        await apply_installation(transport, objects, say)
+        if wait_seconds is not None:
+            say(f"waiting until the operator in namespace {settings.namespace} is ready")
+            await wait_until_ready(transport, settings, wait_seconds)
+            say("the operator is ready")
+
+    run_on_cluster(context, work)
