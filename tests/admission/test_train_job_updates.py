@@ -15,10 +15,10 @@ from template.builders import container, pod_patch, replicated_job, runtime, run
 from trainwright.admission import Verdict, default_train_job, validate_train_job
 from trainwright.api.jobset import JobSet, JobSetStatus, ReplicatedJobStatus
 from trainwright.api.meta import ObjectMeta
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.trainjob import (
     Initializer,
     InitializerSource,
-    ResourceRequirements,
     RuntimePatch,
     RuntimeRef,
     Trainer,

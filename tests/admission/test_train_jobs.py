@@ -24,11 +24,11 @@ from template.builders import (
 from trainwright.admission import Verdict, default_train_job, validate_train_job
 from trainwright.api.constants import ANCESTOR_LABEL
 from trainwright.api.meta import Json, ObjectMeta
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import ClusterTrainingRuntime, MLPolicy, MPIPolicy, Runtime, TrainingRuntime
 from trainwright.api.trainjob import (
     Initializer,
     InitializerSource,
-    ResourceRequirements,
     RuntimePatch,
     RuntimeRef,
     Trainer,

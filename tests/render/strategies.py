@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from template.builders import container, patch, replicated_job, runtime_spec, train_job
 from trainwright.api.meta import Json
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import MLPolicy, RuntimeSpec, TorchPolicy
 from trainwright.api.trainjob import (
     Initializer,
     InitializerSource,
-    ResourceRequirements,
     SecretRef,
     Trainer,
     TrainJob,

@@ -16,6 +16,7 @@ from template.builders import (
     train_job,
 )
 from trainwright.api.meta import ObjectMeta
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import (
     ClusterTrainingRuntime,
     EnvInjection,
@@ -30,7 +31,6 @@ from trainwright.api.runtime import (
 from trainwright.api.trainjob import (
     Initializer,
     InitializerSource,
-    ResourceRequirements,
     Trainer,
     TrainJob,
 )

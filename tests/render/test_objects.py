@@ -18,6 +18,7 @@ from template.builders import (
 )
 from trainwright.api.constants import ANCESTOR_LABEL, RANK_FIELD_PATH, TEMPLATE_HASH_ANNOTATION
 from trainwright.api.meta import Json
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import (
     EnvInjection,
     EnvInjectionTarget,
@@ -28,7 +29,6 @@ from trainwright.api.runtime import (
 from trainwright.api.trainjob import (
     Initializer,
     InitializerSource,
-    ResourceRequirements,
     SecretRef,
     Trainer,
     TrainJob,

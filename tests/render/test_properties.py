@@ -121,7 +121,8 @@ def test_suspending_changes_one_field(job: TrainJob, spec: RuntimeSpec) -> None:
 PROGRAM = """
 import json
 from trainwright.api.meta import ObjectMeta
-from trainwright.api.trainjob import ResourceRequirements, RuntimeRef, Trainer, TrainJob, TrainJobSpec
+from trainwright.api.pod import ResourceRequirements
+from trainwright.api.trainjob import RuntimeRef, Trainer, TrainJob, TrainJobSpec
 from trainwright.render import render
 from trainwright.runtimes import load_shipped_runtimes
 names = {f"{letter}.com/gpu": "1" for letter in "abcdefgh"}

@@ -8,11 +8,11 @@ import pytest
 
 from template.builders import IMAGE, container, replicated_job, runtime_spec, train_job
 from trainwright.api.meta import Json
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import MLPolicy
 from trainwright.api.trainjob import (
     Initializer,
     InitializerSource,
-    ResourceRequirements,
     SecretRef,
     Trainer,
 )

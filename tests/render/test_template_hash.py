@@ -19,8 +19,9 @@ from trainwright.api.constants import TEMPLATE_HASH_ANNOTATION
 from trainwright.api.encoding import parse_object
 from trainwright.api.jobset import JobSet
 from trainwright.api.meta import Json, ObjectMeta
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import RuntimeSpec
-from trainwright.api.trainjob import Initializer, InitializerSource, ResourceRequirements, Trainer, TrainJob
+from trainwright.api.trainjob import Initializer, InitializerSource, Trainer, TrainJob
 from trainwright.render import may_keep, render_job_set
 
 FIRST = (train_job(suspend=True), runtime_spec(policy=TORCH))

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from template.builders import PLAIN, TORCH, container, pod_patch, replicated_job, runtime_spec, train_job
 from trainwright.api.meta import Json
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import MLPolicy, RuntimeSpec
-from trainwright.api.trainjob import ResourceRequirements, Trainer
+from trainwright.api.trainjob import Trainer
 from trainwright.template.pod_sets import (
     PodSet,
     build_endpoint,

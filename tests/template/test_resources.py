@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from template.builders import container, replicated_job, runtime_spec, train_job
 from trainwright.api.meta import Json
-from trainwright.api.trainjob import ResourceRequirements, Trainer
+from trainwright.api.pod import ResourceRequirements
+from trainwright.api.trainjob import Trainer
 from trainwright.template.merged import build_merged_template
 from trainwright.template.resources import (
     AcceleratorNames,

@@ -6,6 +6,7 @@ type the known ones have. Source: the Kubernetes API reference, core/v1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -96,8 +97,13 @@ class ResourceClaim(ApiStruct, frozen=True, kw_only=True):
 ResourceClaims = Annotated[list[Annotated[Json, shape(ResourceClaim)]], list_map("name")]
 
 
-class ContainerResources(ApiStruct, frozen=True, kw_only=True):
+class ResourceRequirements(ApiStruct, frozen=True, kw_only=True):
     """What a container needs and may use."""
+
+    moved: ClassVar[Mapping[str, str]] = {
+        name: f"write limits: {{{resource}: ...}}"
+        for name, resource in (("cpu", "cpu"), ("memory", "memory"), ("gpu", "nvidia.com/gpu"))
+    } | {"nvidia.com/gpu": "write limits: {nvidia.com/gpu: ...}"}
 
     limits: dict[str, QuantityValue] | None = None
     requests: dict[str, QuantityValue] | None = None
@@ -269,7 +275,7 @@ class Container(ApiStruct, frozen=True, kw_only=True):
     env: Annotated[list[EnvVarJson], list_map("name")] | None = None
     env_from: list[EnvFromSource] | None = None
     ports: list[ContainerPort] | None = None
-    resources: ContainerResources | None = None
+    resources: ResourceRequirements | None = None
     volume_mounts: Annotated[list[VolumeMountJson], list_map("mountPath")] | None = None
     lifecycle: Json | None = None
     liveness_probe: Probe | None = None

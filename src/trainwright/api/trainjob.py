@@ -30,14 +30,13 @@ from trainwright.api.meta import (
     ObjectMeta,
     PositiveInt32,
     PositiveInt64,
-    QuantityValue,
 )
 from trainwright.api.pod import (
     Affinity,
     EnvVarJson,
     LocalObjectReference,
     PodSchedulingGate,
-    ResourceClaims,
+    ResourceRequirements,
     Toleration,
     VolumeJson,
     VolumeMountJson,
@@ -81,19 +80,6 @@ class Initializer(ApiStruct, frozen=True, kw_only=True):
 
     dataset: InitializerSource | None = None
     model: InitializerSource | None = None
-
-
-class ResourceRequirements(ApiStruct, frozen=True, kw_only=True):
-    """core/v1 ResourceRequirements."""
-
-    moved: ClassVar[Mapping[str, str]] = {
-        name: f"write limits: {{{resource}: ...}}"
-        for name, resource in (("cpu", "cpu"), ("memory", "memory"), ("gpu", "nvidia.com/gpu"))
-    } | {"nvidia.com/gpu": "write limits: {nvidia.com/gpu: ...}"}
-
-    limits: dict[str, QuantityValue] | None = None
-    requests: dict[str, QuantityValue] | None = None
-    claims: ResourceClaims | None = None
 
 
 class Trainer(ApiStruct, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from trainwright.api.meta import Int32, Int64, ObjectMeta
-from trainwright.api.trainjob import ResourceRequirements, RuntimeRef, Trainer, TrainJob, TrainJobSpec
+from trainwright.api.pod import ResourceRequirements
+from trainwright.api.trainjob import RuntimeRef, Trainer, TrainJob, TrainJobSpec
 from trainwright.cli.caller_python import CallerPython
 from trainwright.errors import UsageError
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from trainwright.api.constants import ANCESTOR_TRAINER, NODE
 from trainwright.api.meta import Json
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import JobSetTemplate, RuntimeSpec
-from trainwright.api.trainjob import ResourceRequirements, TrainJob
+from trainwright.api.trainjob import TrainJob
 from trainwright.template.patches import apply_patches
 from trainwright.template.replicated_jobs import get_ancestor, list_replicated_jobs
 from trainwright.template.resources import merge_resources

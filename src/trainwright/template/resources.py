@@ -13,8 +13,8 @@ import msgspec
 
 from trainwright.api.encoding import build_json
 from trainwright.api.meta import Json
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.quantity import ZERO, Quantity, parse_quantity
-from trainwright.api.trainjob import ResourceRequirements
 from trainwright.template.merge import KeyedList, merge
 
 _CLAIMS: Final = {"claims": KeyedList(key="name", replaces=True)}

@@ -14,7 +14,7 @@ import msgspec
 from trainwright.api.field_path import Path
 from trainwright.api.jobset import JobSetSpec
 from trainwright.api.meta import ApiStruct, Json
-from trainwright.api.pod import ContainerResources
+from trainwright.api.pod import ResourceRequirements
 from trainwright.api.schema import compile_shape
 from trainwright.api.shapes import Findings
 from trainwright.field_errors import FieldError, Rule
@@ -23,7 +23,7 @@ from trainwright.field_errors import FieldError, Rule
 class _ClaimSpec(ApiStruct, frozen=True, kw_only=True):
     """The part of a PersistentVolumeClaimSpec that is rewritten."""
 
-    resources: ContainerResources | None = None
+    resources: ResourceRequirements | None = None
 
 
 def find_shape_errors(spec: Json | None, path: str = "spec.template.spec") -> list[FieldError]:
@@ -36,7 +36,7 @@ def find_shape_errors(spec: Json | None, path: str = "spec.template.spec") -> li
 
 def find_resource_errors(resources: Json, path: str) -> list[FieldError]:
     """Return what is wrong with the amounts and claims of core/v1 ResourceRequirements."""
-    return _check(ContainerResources, resources, path)
+    return _check(ResourceRequirements, resources, path)
 
 
 def _find_claim_errors(spec: Json, path: str) -> list[FieldError]:
