@@ -63,22 +63,24 @@ class KubeCluster:
     ) -> AsyncIterator[Change]:
         """Yield changes of several kinds, each kind's in order, until the caller stops. Raises Expired."""
         changes: asyncio.Queue[Change | Exception] = asyncio.Queue(maxsize=100)
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(
-                    self._follow(kind, namespace, resource_version, changes), name=f"watch-{kind}"
-                )
-                for kind in kinds
-            ]
-            try:
-                while True:
-                    change = await changes.get()
-                    if isinstance(change, Exception):
-                        raise change
-                    yield change
-            finally:
-                for task in tasks:
-                    task.cancel()
+        # No task group: a generator may be driven by one task and closed by another, and what it raises
+        # must reach the caller as it is.
+        tasks = [
+            asyncio.create_task(
+                self._follow(kind, namespace, resource_version, changes), name=f"watch-{kind}"
+            )
+            for kind in kinds
+        ]
+        try:
+            while True:
+                change = await changes.get()
+                if isinstance(change, Exception):
+                    raise change
+                yield change
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def create(self, obj: Json) -> Json:
         """Store a new object. Raises AlreadyExists."""

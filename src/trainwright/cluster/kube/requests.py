@@ -16,12 +16,15 @@ from trainwright.cluster.kube.resources import RESOURCES, build_path
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+# Merges lists by their keys; the built-in kinds alone know it.
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 # JSON is valid YAML, and every API server since 1.16 takes it under this name.
 APPLY_PATCH = "application/apply-patch+yaml"
 
 PAGE_SIZE = 500
 WATCH_TIMEOUT_SECONDS = 290
 
+_DRY_RUN: dict[bool, tuple[tuple[str, str], ...]] = {True: (("dryRun", "All"),), False: ()}
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -103,25 +106,31 @@ def build_watch_list(
     return Request(method="GET", path=_collection_path(kind, namespace), query=tuple(query))
 
 
-def build_create(obj: Json) -> Request:
-    """Create an object."""
+def build_create(obj: Json, *, dry_run: bool = False) -> Request:
+    """Create an object; with `dry_run` the server does all but store it."""
     meta = obj.get("metadata", {})
     return Request(
         method="POST",
         path=_collection_path(obj["kind"], meta.get("namespace")),
-        query=(("fieldValidation", "Strict"),),
+        query=(("fieldValidation", "Strict"), *_DRY_RUN[dry_run]),
         body=_ENCODER.encode(obj),
     )
 
 
-def build_apply(obj: Json, field_manager: str, *, force: bool, subresource: str | None = None) -> Request:
-    """Server-side apply of an object, or of one of its subresources."""
+def build_apply(
+    obj: Json, field_manager: str, *, force: bool, subresource: str | None = None, dry_run: bool = False
+) -> Request:
+    """Server-side apply of an object, or of one of its subresources; `dry_run` as for `build_create`."""
     meta = obj["metadata"]
     key = ObjectKey(obj["kind"], meta.get("namespace", ""), meta["name"])
     return Request(
         method="PATCH",
         path=_object_path(key, subresource),
-        query=(("fieldManager", field_manager), ("force", "true" if force else "false")),
+        query=(
+            ("fieldManager", field_manager),
+            ("force", "true" if force else "false"),
+            *_DRY_RUN[dry_run],
+        ),
         body=_ENCODER.encode(obj),
         content_type=APPLY_PATCH,
     )
@@ -140,9 +149,27 @@ def build_merge_patch(
     )
 
 
-def build_delete(key: ObjectKey, uid: str | None = None, propagation: str = "Background") -> Request:
-    """Delete an object; `uid` makes the server refuse an object of another one (409)."""
+def build_strategic_patch(key: ObjectKey, patch: Json) -> Request:
+    """Strategic merge patch: entries are added to the lists that have keys, such as owner references."""
+    return Request(
+        method="PATCH", path=_object_path(key), body=_ENCODER.encode(patch), content_type=STRATEGIC_PATCH
+    )
+
+
+def build_delete(
+    key: ObjectKey,
+    uid: str | None = None,
+    propagation: str = "Background",
+    *,
+    grace_period_seconds: int | None = None,
+) -> Request:
+    """Delete an object; `uid` makes the server refuse an object of another one (409).
+
+    `grace_period_seconds` takes the place of a pod's own; 0 kills it.
+    """
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+    if grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = grace_period_seconds
     if uid is not None:
         options["preconditions"] = {"uid": uid}
     return Request(method="DELETE", path=_object_path(key), body=_ENCODER.encode(options))
