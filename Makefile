@@ -4,7 +4,7 @@ export PYTHON
 BIN := .venv/bin
 RUN := $(BIN)/python -m
 
-.PHONY: help demo test check lint bench docs changelog clean
+.PHONY: help demo test check lint bench docs changelog clean cluster cluster-stop
 
 help:
 	@echo "make demo    train a classifier of handwritten digits as a TrainJob of 2 nodes x 2 processes"
@@ -12,6 +12,7 @@ help:
 	@echo "make check   format, lint, types, layers and unit tests, in under two minutes"
 	@echo "make bench   the benchmarks, as ratios"
 	@echo "make docs    the documentation, into docs/_build/html"
+	@echo "make cluster a Kubernetes cluster of one node on this machine (needs root and Go); make cluster-stop ends it"
 
 # The clone's own environment: packages shared through the user's cache, the project itself in editable form.
 .venv/ready: requirements/dev.txt pyproject.toml scripts/environment
@@ -45,6 +46,12 @@ test: .venv/ready
 
 bench: .venv/ready
 	@train=$$(scripts/environment train) && TRAINWRIGHT_TRAIN_ENV=$$train $(BIN)/python benchmarks/run.py
+
+cluster: .venv/ready
+	@scripts/system-packages && programs=$$(scripts/cluster-programs) && $(BIN)/python scripts/cluster.py start $$programs
+
+cluster-stop: .venv/ready
+	@$(BIN)/python scripts/cluster.py stop
 
 docs: .venv/ready
 	$(RUN) sphinx -q -W --keep-going -b html docs docs/_build/html

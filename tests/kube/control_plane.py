@@ -1,7 +1,8 @@
 """A real Kubernetes control plane of host processes on loopback: etcd, kube-apiserver, controllers, JobSet.
 
 In: the folder of programs that `scripts/cluster-programs` builds. Out: a running control plane with a
-kubeconfig per component, each with a user of its own. There is no scheduler and no node: pods stay Pending.
+kubeconfig per component, each with a user of its own. There is no scheduler and no node: pods stay Pending
+(`cluster.Cluster` adds them, through `Variant`).
 Everything that was started ends with the context, by its process id; the folder is removed.
 """
 
@@ -11,6 +12,7 @@ import base64
 import functools
 import json
 import os
+import random
 import shutil
 import socket
 import ssl
@@ -19,7 +21,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -38,13 +40,31 @@ USERS = {
 }
 
 
+@dataclass(frozen=True)
+class Variant:
+    """What can differ between control planes; the defaults are the fastest that has Jobs and JobSets.
+
+    `address` is the one of this machine that the API server listens on and tells to pods. `users` are token
+    and group by name, besides those above. `launcher` is put before every command.
+    """
+
+    address: str = "127.0.0.1"
+    authorization: str = "RBAC"
+    apiserver_arguments: tuple[str, ...] = ("--disable-admission-plugins=ServiceAccount",)
+    controllers: str = "job-controller,garbage-collector-controller,namespace-controller"
+    users: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    launcher: tuple[str, ...] = ()
+
+
 @dataclass
 class ControlPlane:
     """One control plane. Use as a context manager."""
 
     programs: Path
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="trainwright-kube-")))
+    variant: Variant = Variant()
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _webhook_paths: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         names = ("etcd", "etcd-peer", "apiserver", "jobset-webhook", "jobset-metrics", "jobset-health")
@@ -57,6 +77,8 @@ class ControlPlane:
             self.start_apiserver()
             self._install_jobset()
             self._start_controller_manager()
+            # Ready is said before the webhooks are there.
+            self.wait_for("jobset", self._serves_webhooks)
         except BaseException:
             self._end()
             raise
@@ -70,11 +92,21 @@ class ControlPlane:
     @property
     def server(self) -> str:
         """The URL of the API server."""
-        return f"https://127.0.0.1:{self.port['apiserver']}"
+        return f"https://{self.variant.address}:{self.port['apiserver']}"
+
+    @property
+    def users(self) -> dict[str, tuple[str, str]]:
+        """Token and group of every user, by name."""
+        return {**USERS, **self.variant.users}
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process id of every component that was started."""
+        return {name: process.pid for name, process in self._processes.items()}
 
     def kubeconfig(self, user: str = "admin") -> Path:
         """Return the kubeconfig of a user."""
-        path = self.folder / f"{user}.kubeconfig"
+        path = self.folder / f"{user.replace(':', '-')}.kubeconfig"
         if not path.exists():
             ca = base64.b64encode((self.folder / "pki/apiserver.crt").read_bytes()).decode()
             config = {
@@ -85,7 +117,7 @@ class ControlPlane:
                 "clusters": [
                     {"name": "test", "cluster": {"server": self.server, "certificate-authority-data": ca}}
                 ],
-                "users": [{"name": user, "user": {"token": USERS[user][0]}}],
+                "users": [{"name": user, "user": {"token": self.users[user][0]}}],
             }
             path.write_text(yaml.safe_dump(config))
         return path
@@ -137,20 +169,28 @@ class ControlPlane:
             str(pki),
             "--secure-port",
             str(self.port["apiserver"]),
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
+            f"--bind-address={self.variant.address}",
+            f"--advertise-address={self.variant.address}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-account-key-file",
             str(pki / "sa.pub"),
             "--service-account-signing-key-file",
             str(pki / "sa.key"),
-            "--authorization-mode=RBAC",
+            f"--authorization-mode={self.variant.authorization}",
             "--token-auth-file",
             str(self.folder / "tokens.csv"),
             "--service-cluster-ip-range=10.97.0.0/16",
-            "--disable-admission-plugins=ServiceAccount",
+            *self.variant.apiserver_arguments,
         )
         self.wait_for("kube-apiserver", self._is_ready)
+
+    def start_scheduler(self) -> None:
+        """Start the scheduler, for a cluster that has nodes."""
+        self._start(
+            "kube-scheduler",
+            *("--kubeconfig", str(self.kubeconfig("system:kube-scheduler"))),
+            *("--leader-elect=false", "--secure-port=0"),
+        )
 
     def stop_apiserver(self) -> None:
         """End the API server; etcd and everything stored stay."""
@@ -197,7 +237,7 @@ class ControlPlane:
             *("-addext", "subjectAltName=IP:127.0.0.1"),
             *("-keyout", pki / "hook/tls.key", "-out", pki / "hook/tls.crt"),
         )
-        rows = [f'{token},{user},{user},"{group}"' for user, (token, group) in USERS.items()]
+        rows = [f'{token},{user},{user},"{group}"' for user, (token, group) in self.users.items()]
         (self.folder / "tokens.csv").write_text("\n".join(rows) + "\n")
 
     def _start_etcd(self) -> None:
@@ -221,6 +261,11 @@ class ControlPlane:
             for document in yaml.safe_load_all(rendered.stdout)
             if document["kind"].endswith("WebhookConfiguration")
         ]
+        self._webhook_paths = [
+            webhook["clientConfig"]["service"]["path"]
+            for configuration in webhooks
+            for webhook in configuration["webhooks"]
+        ]
         self.create_all([self._to_local_url(webhook, self.port["jobset-webhook"]) for webhook in webhooks])
         config = {
             "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
@@ -242,6 +287,19 @@ class ControlPlane:
             *("--kubeconfig", str(self.kubeconfig("jobset"))),
         )
         self.wait_for("jobset", lambda: _answers(self.port["jobset-health"], "/readyz"))
+
+    def _serves_webhooks(self) -> bool:
+        """Say whether JobSet's webhook server knows its paths; until then it answers 404."""
+        context = ssl.create_default_context(cafile=str(self.folder / "pki/hook/tls.crt"))
+        try:
+            for path in self._webhook_paths:
+                url = f"https://127.0.0.1:{self.port['jobset-webhook']}{path}"
+                urllib.request.urlopen(url, b"{}", timeout=5, context=context).close()
+        except urllib.error.HTTPError as error:
+            return error.code != 404
+        except OSError:
+            return False
+        return True
 
     def _to_local_url(self, configuration: dict[str, Any], port: int) -> dict[str, Any]:
         """Return the webhook configuration with a URL of this machine in place of the service."""
@@ -265,14 +323,18 @@ class ControlPlane:
             *("--kubeconfig", str(self.kubeconfig("controller-manager"))),
             *("--service-account-private-key-file", str(self.folder / "pki/sa.key")),
             *("--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0"),
-            *("--controllers", "job-controller,garbage-collector-controller,namespace-controller"),
+            *("--root-ca-file", str(self.folder / "pki/apiserver.crt")),
+            *("--controllers", self.variant.controllers),
             *("--kube-api-qps=1000", "--kube-api-burst=2000"),
         )
 
     def _start(self, program: str, *arguments: str) -> None:
         with (self.folder / f"{program}.log").open("ab") as log:
             self._processes[program] = subprocess.Popen(
-                [self.programs / program, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [*self.variant.launcher, self.programs / program, *arguments],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
 
     def _stop(self, program: str) -> None:
@@ -288,15 +350,22 @@ class ControlPlane:
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nobody uses at this moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Return ports of 127.0.0.1 that nobody uses at this moment.
+
+    From below those that the kernel gives to outgoing connections (32768 and up): a port of those may be
+    taken before the program listens that it is meant for.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randint(10_000, 32_000)
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
 
 
 def _openssl(*arguments: str | Path) -> None:

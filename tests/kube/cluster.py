@@ -1,0 +1,306 @@
+"""A whole Kubernetes on this machine: control plane, JobSet, our CRDs, and one node on which pods really run.
+
+As a context manager it lives as long as the process that made it, however that ends. `start_in_background`
+leaves one running (`make cluster`). All clusters of a user have a folder under one state folder; whoever
+starts one first takes down what earlier ones left behind. A cluster lives as long as the first process of
+its node holds the lock of its folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import psutil
+import yaml
+
+from kube.control_plane import ControlPlane, Variant
+from kube.images import BASE_IMAGE, ImageNotBuilt, build_images
+from kube.namespaces import DIE_WITH_PARENT, Walls, claim_link, delete_link, remove_traces
+from kube.node import Node, list_missing
+
+ROOT = Path(__file__).resolve().parents[2]
+CRDS = sorted((ROOT / "src/trainwright/manifests/crds").glob("*.yaml"))
+BACKGROUND = "background"  # the name of the one cluster that `make cluster` leaves running
+
+# In the environment of every process that a cluster starts: they are found by it when nobody else knows them.
+MARK = "TRAINWRIGHT_CLUSTER_FOLDER"
+
+_PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "coredns")
+
+
+class ClusterUnavailable(Exception):
+    """No node can be started on this machine; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is written down of a running cluster, for whoever has to take it down."""
+
+    link: str
+    kubeconfig: str
+    processes: dict[str, tuple[int, float]]  # name: process id and start time
+
+
+class Cluster:
+    """A control plane and a node. Use as a context manager."""
+
+    image = BASE_IMAGE
+
+    def __init__(self, programs: Path, name: str | None = None, *, dies_with_parent: bool = True) -> None:
+        self.name = name or f"test-{uuid.uuid4().hex[:6]}"
+        self._programs = programs
+        self._dies_with_parent = dies_with_parent
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        check_machine(self._programs)
+        sweep()
+        with contextlib.ExitStack() as stack:
+            self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig of an administrator."""
+        return self.plane.kubeconfig()
+
+    def call(self, method: str, path: str, body: object = None, **options: str) -> Any:
+        """Send one request as administrator and return the decoded answer."""
+        return self.plane.call(method, path, body, **options)
+
+    def keep_running(self) -> None:
+        """Leave the cluster when this process ends; `stop` ends it."""
+        self._stack.pop_all()
+
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        try:
+            images = build_images()
+        except ImageNotBuilt as error:
+            raise ClusterUnavailable(str(error)) from error
+        lock = stack.enter_context(self._make_folder())
+        stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        addresses = claim_link()
+        stack.callback(delete_link, addresses.link)
+        self._write_description(addresses.link, {})
+        launcher = (
+            *("env", f"{MARK}={self.folder}"),
+            *(DIE_WITH_PARENT if self._dies_with_parent else ()),
+        )
+        walls = Walls(
+            f"trainwright-{self.name}", _make(self.folder / "node"), addresses, launcher, lock.fileno()
+        )
+        stack.callback(walls.end)
+        walls.start_init()
+        node = Node(walls, self._programs)
+        self.plane = ControlPlane(
+            self._programs, _make(self.folder / "control-plane"), _build_variant(walls, launcher)
+        )
+        with ThreadPoolExecutor(1, "containerd") as pool:
+            containers = pool.submit(node.start_containerd, images)
+            stack.enter_context(self.plane)
+            self.plane.start_scheduler()
+            containers.result()
+        node.start_services(
+            kubelet=self.plane.kubeconfig(f"system:node:{walls.name}"),
+            proxy=self.plane.kubeconfig("system:kube-proxy"),
+            dns=self.plane.kubeconfig("coredns"),
+        )
+        self.plane.install_crds([yaml.safe_load(path.read_text()) for path in CRDS])
+        self.plane.wait_for("kubelet", lambda: self._is_ready(walls.name))
+        node.wait_for_dns()
+        programs = {name: process.pid for name, process in walls.processes.items()}
+        self._write_description(addresses.link, {**self.plane.pids, **programs})
+
+    def _make_folder(self) -> IO[str]:
+        """Make the folder and return its lock, held; nobody sees the folder before it is."""
+        self.folder = get_state_folder() / self.name
+        draft = self.folder.with_name(f".{self.name}-{os.getpid()}")
+        draft.mkdir(parents=True)
+        lock = (draft / "lock").open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        draft.rename(self.folder)
+        return lock
+
+    def _is_ready(self, name: str) -> bool:
+        nodes = self.call("GET", "/api/v1/nodes")["items"]
+        return any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for node in nodes
+            if node["metadata"]["name"] == name
+            for condition in node["status"].get("conditions", [])
+        )
+
+    def _write_description(self, link: str, pids: dict[str, int]) -> None:
+        processes = {name: (pid, psutil.Process(pid).create_time()) for name, pid in pids.items()}
+        kubeconfig = str(self.folder / "control-plane/admin.kubeconfig")
+        content = {"link": link, "kubeconfig": kubeconfig, "processes": processes}
+        draft = self.folder / "cluster.json.new"
+        draft.write_text(json.dumps(content))
+        draft.rename(self.folder / "cluster.json")
+
+
+def check_machine(programs: Path) -> None:
+    """Raise ClusterUnavailable, with what to do, where no node can be started."""
+    if os.geteuid() != 0:
+        raise ClusterUnavailable("a node needs root: it makes namespaces, cgroups and network links")
+    if missing := list_missing():
+        raise ClusterUnavailable(f"not installed: {', '.join(missing)}; run scripts/system-packages")
+    if missing := [program for program in _PROGRAMS if not (programs / program).exists()]:
+        raise ClusterUnavailable(
+            f"{programs} lacks {', '.join(missing)}: use what scripts/cluster-programs prints"
+        )
+
+
+def get_state_folder() -> Path:
+    """Return the folder that has a folder per cluster; TRAINWRIGHT_CLUSTERS chooses another place."""
+    if chosen := os.environ.get("TRAINWRIGHT_CLUSTERS"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "trainwright/clusters"
+
+
+def start_in_background(programs: Path) -> Path:
+    """Return the kubeconfig of the cluster that is left running; start it where there is none."""
+    with _locked_state():
+        if running := find_running(BACKGROUND):
+            return Path(running.kubeconfig)
+        take_down(get_state_folder() / BACKGROUND)
+        with Cluster(programs, BACKGROUND, dies_with_parent=False) as cluster:
+            cluster.keep_running()
+            return cluster.kubeconfig
+
+
+def stop() -> bool:
+    """End the cluster that was left running; say whether there was anything of it."""
+    folder = get_state_folder() / BACKGROUND
+    with _locked_state():
+        existed = folder.exists()
+        take_down(folder)
+    sweep()
+    return existed
+
+
+def find_running(name: str) -> Description | None:
+    """Return what is known of a cluster that runs, with all that it started."""
+    folder = get_state_folder() / name
+    description = _read_description(folder)
+    if description is None or not _is_held(folder) or not description.processes:
+        return None
+    return description if all(_is_alive(*process) for process in description.processes.values()) else None
+
+
+def sweep() -> None:
+    """Take down what clusters left behind that nobody holds any more."""
+    folder = get_state_folder()
+    for cluster in sorted(folder.iterdir()) if folder.exists() else []:
+        if cluster.is_dir() and not cluster.name.startswith(".") and not _is_held(cluster):
+            take_down(cluster)
+
+
+def take_down(folder: Path) -> None:
+    """End every process of a cluster and remove all that it made; nothing where there is no cluster."""
+    if not folder.exists():
+        return
+    description = _read_description(folder)
+    for process in _list_marked(folder):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    _wait_until_free(folder)
+    remove_traces(f"trainwright-{folder.name}", folder / "node", description.link if description else None)
+    shutil.rmtree(folder)
+
+
+def _build_variant(walls: Walls, launcher: tuple[str, ...]) -> Variant:
+    return Variant(
+        address=str(walls.addresses.machine),
+        authorization="Node,RBAC",
+        # Webhooks that are services are called at their pods: this machine has no service addresses.
+        apiserver_arguments=(
+            "--enable-aggregator-routing=true",
+            "--allow-privileged=true",
+            # For logs and exec: nobody outside of the node knows its name.
+            "--kubelet-preferred-address-types=InternalIP",
+        ),
+        controllers="*",
+        users={
+            f"system:node:{walls.name}": ("test-kubelet", "system:nodes"),
+            "system:kube-proxy": ("test-kube-proxy", "system:node-proxier"),
+            "system:kube-scheduler": ("test-kube-scheduler", "system:authenticated"),
+            "coredns": ("test-coredns", "system:masters"),
+        },
+        launcher=launcher,
+    )
+
+
+def _make(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _read_description(folder: Path) -> Description | None:
+    try:
+        content = json.loads((folder / "cluster.json").read_text())
+    except FileNotFoundError:
+        return None
+    processes = {name: (int(pid), float(start)) for name, (pid, start) in content["processes"].items()}
+    return Description(content["link"], content["kubeconfig"], processes)
+
+
+def _is_alive(pid: int, start_time: float) -> bool:
+    """Say whether the process still is the one that was started; the clock may have been set meanwhile."""
+    try:
+        return abs(psutil.Process(pid).create_time() - start_time) < 5.0
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _list_marked(folder: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == str(folder):
+                found.append(process)
+    return found
+
+
+def _is_held(folder: Path) -> bool:
+    try:
+        with (folder / "lock").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _wait_until_free(folder: Path) -> None:
+    """Wait until the first process of the node is gone, and all of the node with it."""
+    with contextlib.suppress(FileNotFoundError), (folder / "lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+@contextlib.contextmanager
+def _locked_state() -> Iterator[None]:
+    """Let one at a time start or stop the cluster in the background."""
+    folder = get_state_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "background.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
