@@ -19,14 +19,23 @@ from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.requests import Request
 from trainwright.cluster.kube.transport import AiohttpTransport, AnswerListener
 from trainwright.errors import NotFound
-from trainwright.operator.configuration import Configuration, HealthSettings, MetricsSettings
+from trainwright.operator.configuration import (
+    CertManagementSettings,
+    Configuration,
+    HealthSettings,
+    MetricsSettings,
+    WebhookSettings,
+)
 from trainwright.operator.process import Operator, Settings
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 PATIENCE_SECONDS = 30.0
 
+# Nothing listens where others might, and no certificate is made.
 SILENT = {
+    "webhook": WebhookSettings(host="127.0.0.1", port=0),
+    "cert_management": CertManagementSettings(enable=False),
     "health": HealthSettings(health_probe_bind_address="0"),
     "metrics": MetricsSettings(bind_address="0"),
 }

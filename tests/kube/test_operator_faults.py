@@ -138,8 +138,8 @@ async def test_an_operator_that_starts_among_jobs_at_rest_writes_nothing(
 async def test_of_two_operators_one_works_and_the_other_takes_over_at_once(
     people: People, connection: Connection
 ) -> None:
-    """1. One leads. 2. The second waits; by its clock it would look at the lease again after 40 s. 3. The first
-    is stopped. 4. The second leads at once."""
+    """1. One leads. 2. The second waits; by its clock it would look at the lease again after 40 s. 3. The
+    first is stopped. 4. The second leads at once."""
     await people.create(runtime())
     configuration = electing(people.namespace, retry="40s")
     async with (

@@ -16,6 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 # controller-runtime's.
 _RECONCILE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 1, 2, 5, 10, 30, 60)
 _QUEUE_BUCKETS: Final = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 100, 1000)
+_WEBHOOK_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 10)
 _LIFE_BUCKETS: Final = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400)
 
 
@@ -83,6 +84,19 @@ class Metrics:
             ["code", "method", "host"],
             registry=registry,
         )
+        self.webhook_requests = Counter(
+            "controller_runtime_webhook_requests",
+            "Admission reviews by path and code.",
+            ["webhook", "code"],
+            registry=registry,
+        )
+        self.webhook_seconds = Histogram(
+            "controller_runtime_webhook_latency_seconds",
+            "How long an admission review took.",
+            ["webhook"],
+            registry=registry,
+            buckets=_WEBHOOK_BUCKETS,
+        )
         self.is_leader = Gauge(
             "leader_election_master_status", "1 for the leader, 0 for others.", ["name"], registry=registry
         )
@@ -115,6 +129,11 @@ class Metrics:
     def build_queue_observer(self, controller: str) -> QueueMetrics:
         """Return what hears of a controller's queue."""
         return QueueMetrics(self, controller)
+
+    def count_review(self, path: str, code: int, seconds: float) -> None:
+        """Count an answer of a webhook."""
+        self.webhook_requests.labels(path, str(code)).inc()
+        self.webhook_seconds.labels(path).observe(seconds)
 
     def count_answer(self, host: str, method: str, status: int) -> None:
         """Count an answer of the API server; a status of 0 is none."""

@@ -35,11 +35,13 @@ from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.flow import LimitedTransport
 from trainwright.cluster.kube.leader import LeaderElection, LeaseLost, LeaseSettings
 from trainwright.cluster.kube.transport import AiohttpTransport, AnswerListener, Transport
+from trainwright.operator.admission_server import AdmissionServer
 from trainwright.operator.caches import Caches
 from trainwright.operator.configuration import Configuration, parse_bind_address
 from trainwright.operator.durations import parse_duration_seconds
 from trainwright.operator.job_metrics import JobMetrics
 from trainwright.operator.metrics import Metrics
+from trainwright.operator.metrics_access import MetricsAccess
 from trainwright.operator.profiling import Profiler
 from trainwright.operator.runtimes import RuntimeController
 from trainwright.operator.servers import Check, Server, build_health_app, build_metrics_app
@@ -102,30 +104,42 @@ class Operator:
         async with self._connect(
             connection, lambda method, status: self.metrics.count_answer(host, method, status)
         ) as transport:
-            # The lease has no client-side limit: it must be renewed however busy the workers are.
+            # The lease and the certificate have no client-side limit, however busy the workers are.
             limited = self._limit(transport)
             caches = Caches(limited, self._settings.namespace)
             cluster = KubeCluster(limited, FIELD_MANAGER)
             JobMetrics(caches, self.metrics, _get_now)
-            controllers = self._build_controllers(caches, cluster)
+            train_jobs = self._build_train_job_controller(caches, cluster)
+            controllers: list[TrainJobController | RuntimeController] = [
+                train_jobs,
+                *self._build_runtime_controllers(caches, cluster),
+            ]
+            admission = AdmissionServer(
+                self._configuration, train_jobs.source, cluster, _get_now, self.metrics
+            )
 
             async def work() -> None:
-                log.info("controllers start")
                 # What was just loaded lives long: the collector need not walk through it again and again.
                 gc.freeze()
                 async with asyncio.TaskGroup() as group:
                     for controller in controllers:
                         group.create_task(controller.run(stopping), name=type(controller).__name__)
 
-            async with self._serve(caches), asyncio.TaskGroup() as group:
-                watching = group.create_task(caches.run(), name="caches")
+            async with self._serve(caches, admission, cluster), asyncio.TaskGroup() as group:
+                background = [
+                    group.create_task(caches.run(), name="caches"),
+                    group.create_task(
+                        admission.keep_certificates(transport, connection.namespace), name="certificates"
+                    ),
+                ]
                 leading = group.create_task(self._lead(transport, caches, work), name="lead")
                 await stopping.wait()
                 log.info("stopping")
                 if not self.is_leading:
                     leading.cancel()
                 await asyncio.wait([leading])
-                watching.cancel()
+                for task in background:
+                    task.cancel()
         log.info("stopped")
 
     async def _lead(self, transport: Transport, caches: Caches, work: Work) -> None:
@@ -150,33 +164,41 @@ class Operator:
             await LeaderElection(transport, lease, self._settings.identity).lead(lead)
 
     @contextlib.asynccontextmanager
-    async def _serve(self, caches: Caches) -> AsyncIterator[None]:
-        """Serve probes and metrics."""
-        health = self._configuration.health
-        readiness: dict[str, Check] = {"readyz": _ping, "caches": _build_cache_check(caches)}
-        liveness: dict[str, Check] = {"healthz": _ping}
+    async def _serve(
+        self, caches: Caches, admission: AdmissionServer, cluster: KubeCluster
+    ) -> AsyncIterator[None]:
+        """Serve probes, metrics and webhooks."""
+        health, metrics = self._configuration.health, self._configuration.metrics
+        probes: dict[str, dict[str, Check]] = {
+            health.readiness_endpoint_name.strip("/"): {
+                "readyz": _ping,
+                "caches": _build_cache_check(caches),
+                "webhooks": admission.check,
+            },
+            # Nothing but the event loop: a slow certificate must not get the process killed.
+            health.liveness_endpoint_name.strip("/"): {"healthz": _ping},
+        }
         async with contextlib.AsyncExitStack() as stack:
             if (address := parse_bind_address(health.health_probe_bind_address)) is not None:
-                probes = {
-                    health.readiness_endpoint_name.strip("/"): readiness,
-                    health.liveness_endpoint_name.strip("/"): liveness,
-                }
                 await stack.enter_async_context(Server(build_health_app(probes), *address))
-            if (address := parse_bind_address(self._configuration.metrics.bind_address)) is not None:
-                app = build_metrics_app(self.metrics.registry, None)
-                await stack.enter_async_context(Server(app, *address))
+            if (address := parse_bind_address(metrics.bind_address)) is not None:
+                access = MetricsAccess(cluster, asyncio.get_running_loop().time)
+                authorize = access.authorize if metrics.auth.enabled else None
+                context = admission.slot.context if metrics.secure_serving else None
+                app = build_metrics_app(self.metrics.registry, authorize)
+                await stack.enter_async_context(Server(app, *address, context))
+            await stack.enter_async_context(admission.build_server())
             yield
 
-    def _build_controllers(
-        self, caches: Caches, cluster: KubeCluster
-    ) -> list[TrainJobController | RuntimeController]:
+    def _build_train_job_controller(self, caches: Caches, cluster: KubeCluster) -> TrainJobController:
+        workers = self._configuration.get_workers(f"{TRAIN_JOB}.{GROUP}")
+        return TrainJobController(caches, cluster, _get_now, workers, self.metrics)
+
+    def _build_runtime_controllers(self, caches: Caches, cluster: KubeCluster) -> list[RuntimeController]:
         workers = self._configuration.get_workers
         return [
-            TrainJobController(caches, cluster, _get_now, workers(f"{TRAIN_JOB}.{GROUP}"), self.metrics),
-            *(
-                RuntimeController(kind, caches, cluster, workers(f"{kind}.{GROUP}"), self.metrics)
-                for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
-            ),
+            RuntimeController(kind, caches, cluster, workers(f"{kind}.{GROUP}"), self.metrics)
+            for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
         ]
 
     def _limit(self, transport: Transport) -> Transport:

@@ -49,7 +49,7 @@ class TrainJobController:
         self._cluster = cluster
         self._clock = clock
         self._expectations = Expectations()
-        self._source = CacheSource(caches, cluster, self._expectations)
+        self.source = CacheSource(caches, cluster, self._expectations)
         self._controller = Controller(NAME, self._reconcile, workers, metrics)
         self._expectations.on_met = self._controller.enqueue
         self._ledger = Ledger(self._expectations, SharedSnapshots(), caches.find_version)
@@ -74,7 +74,7 @@ class TrainJobController:
             return None
         writer = TrackedWriter(self._cluster, key, self._ledger)
         outcome = await reconcile_from(
-            self._source,
+            self.source,
             writer,
             key,
             self._clock,

@@ -42,6 +42,8 @@ _RESOURCES = (
     Resource("Namespace", "v1", "namespaces", namespaced=False),
     Resource("PersistentVolumeClaim", "v1", "persistentvolumeclaims"),
     Resource("Lease", "coordination.k8s.io/v1", "leases"),
+    Resource("TokenReview", "authentication.k8s.io/v1", "tokenreviews", namespaced=False),
+    Resource("SubjectAccessReview", "authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False),
     Resource(
         "CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False
     ),
