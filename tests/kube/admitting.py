@@ -13,10 +13,11 @@ import base64
 import contextlib
 import json
 import re
+import ssl
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -138,18 +139,38 @@ class WebhookServer:
         connection = load_connection({"KUBECONFIG": str(self.plane.kubeconfig())}, Path("/"))
         async with AiohttpTransport(connection) as transport:
             lookup = LiveLookup(KubeCluster(transport, "webhooks"))
-            webhooks = Webhooks(
+            self._webhooks = Webhooks(
                 lookup,
                 lookup.read_runtime,
                 self._clock,
                 lambda path, code, seconds: self.heard.append((path, code, seconds)),
             )
-            runner = web.AppRunner(webhooks.build_app(), access_log=None, shutdown_timeout=0.1)
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=self.slot.context).start()
+            self._runner = await self._listen()
             self._started.set()
             await self._stopping.wait()
-            await runner.cleanup()
+            await self._runner.cleanup()
+
+    async def _listen(self) -> web.AppRunner:
+        runner = web.AppRunner(self._webhooks.build_app(), access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=self.slot.context).start()
+        return runner
+
+    @contextlib.contextmanager
+    def down(self) -> Iterator[None]:
+        """Let nobody listen for a while, and end the connections that the API server keeps."""
+
+        async def listen_again() -> None:
+            self._runner = await self._listen()
+
+        self._call(self._runner.cleanup())
+        try:
+            yield
+        finally:
+            self._call(listen_again())
+
+    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
 
 def build_local_configurations(port: int, ca_bundle: bytes | None) -> list[Json]:
@@ -195,8 +216,6 @@ def request(
         data=None if body is None else json.dumps(body).encode(),
         headers={"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type},
     )
-    import ssl
-
     context = ssl.create_default_context(cafile=str(plane.folder / "pki/apiserver.crt"))
     try:
         with urllib.request.urlopen(sent, timeout=30, context=context) as answer:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ssl
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ from trainwright.operator.certificates import (
     list_service_hosts,
     parse_secret,
 )
+from trainwright.operator.certificates_keeper import follow_files
 from trainwright.operator.serving import CertificateSlot
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -186,3 +189,25 @@ def test_a_certificate_that_does_not_fit_its_key_leaves_the_slot_as_it_was(made:
         slot.swap(replaced(made, key=build_certificates(HOSTS, NOW).key).serving)
 
     assert slot.certificate == made.serving
+
+
+async def test_files_are_served_and_followed(tmp_path: Path) -> None:
+    slot, ready = CertificateSlot(), asyncio.Event()
+    first, second = (build_certificates(HOSTS, datetime.now(UTC)) for _ in range(2))
+    task = asyncio.create_task(follow_files(slot, tmp_path, ready, pause_seconds=0.01))
+
+    async def serve(made: Certificates) -> None:
+        (tmp_path / "tls.key").write_bytes(made.key)
+        (tmp_path / "tls.crt").write_bytes(made.certificate)
+        async with asyncio.timeout(10):
+            while slot.certificate != made.serving:  # noqa: ASYNC110 (files tell nobody that they change)
+                await asyncio.sleep(0.01)
+
+    try:
+        await serve(first)
+        (tmp_path / "tls.crt").write_bytes(b"half of a certif")
+        await serve(second)
+        assert ready.is_set()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
