@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from kube.control_plane import ControlPlane
-from trainwright.cluster.kube.config import load_connection
+from kube.operating import People
+from trainwright.cluster.kube.config import Connection, load_connection
 from trainwright.cluster.kube.transport import AiohttpTransport
+from trainwright.manifests.access import OPERATOR_NAMESPACE_RULES, OPERATOR_RULES
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,6 +40,37 @@ def crds(control_plane: ControlPlane) -> None:
     """Our CRDs, installed; they stay for the session."""
     folder = Path(__file__).resolve().parents[2] / "src/trainwright/manifests/crds"
     control_plane.install_crds([yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))])
+
+
+@pytest.fixture(scope="session")
+def operator_rights(control_plane: ControlPlane) -> None:
+    """The rights that an installation gives to the operator, for the user of that name."""
+    rbac = "rbac.authorization.k8s.io"
+    for name, rules in (("test", OPERATOR_RULES), ("test-own-namespace", OPERATOR_NAMESPACE_RULES)):
+        role = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
+        control_plane.call("POST", f"/apis/{rbac}/v1/clusterroles", {**role, "rules": list(rules)})
+        binding = {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": "operator"}],
+        }
+        control_plane.call("POST", f"/apis/{rbac}/v1/clusterrolebindings", binding)
+
+
+@pytest.fixture
+def operator_connection(
+    control_plane: ControlPlane, crds: None, operator_rights: None, tmp_path: Path
+) -> Connection:
+    """The connection of a user who may do what the operator may, and no more."""
+    return load_connection({"KUBECONFIG": str(control_plane.kubeconfig("operator"))}, tmp_path)
+
+
+@pytest.fixture
+def people(transport: AiohttpTransport, namespace: str, crds: None) -> People:
+    """Users and machines in the namespace of the test; they may do everything."""
+    return People(transport, namespace)
 
 
 @pytest.fixture

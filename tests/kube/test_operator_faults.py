@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -25,22 +26,9 @@ from kube.operating import (
     train_job,
 )
 from trainwright.api.meta import Json
-from trainwright.cluster.kube.config import Connection, load_connection
+from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.leader import LeaseLost
-from trainwright.cluster.kube.transport import AiohttpTransport
 from trainwright.operator.configuration import Configuration, LeaderElectionSettings
-
-pytestmark = pytest.mark.usefixtures("crds")
-
-
-@pytest.fixture
-def connection(control_plane: ControlPlane, tmp_path: Path) -> Connection:
-    return load_connection({"KUBECONFIG": str(control_plane.kubeconfig())}, tmp_path)
-
-
-@pytest.fixture
-def people(transport: AiohttpTransport, namespace: str) -> People:
-    return People(transport, namespace)
 
 
 def electing(namespace: str, *, retry: str = "2s") -> Configuration:
@@ -60,17 +48,17 @@ def versions(objects: list[Json]) -> dict[str, str]:
 
 @pytest.mark.parametrize("written", range(4))
 async def test_an_operator_that_dies_between_two_writes_is_followed_by_one_that_goes_on(
-    people: People, connection: Connection, written: int
+    people: People, operator_connection: Connection, written: int
 ) -> None:
     """1. The operator does so many writes and dies. 2. Another starts. 3. The job runs as if it had not."""
     await people.create(runtime())
     await people.create(train_job())
     try:
-        async with operating(connection, people.namespace, dies_before=written) as dying:
+        async with operating(operator_connection, people.namespace, dies_before=written) as dying:
             await asyncio.wait([dying.task], timeout=5)
     except* Crash:
         pass
-    async with operating(connection, people.namespace) as running:
+    async with operating(operator_connection, people.namespace) as running:
         await people.set_pods("Running", 1)
         status = await people.until_phase("Running")
         assert status["startTime"]
@@ -85,21 +73,21 @@ async def test_an_operator_that_dies_between_two_writes_is_followed_by_one_that_
 
 @pytest.mark.parametrize("written", range(3))
 async def test_an_operator_that_dies_while_it_suspends_is_followed_by_one_that_goes_on(
-    people: People, connection: Connection, written: int
+    people: People, operator_connection: Connection, written: int
 ) -> None:
     await people.create(runtime())
     await people.create(train_job())
-    async with operating(connection, people.namespace):
+    async with operating(operator_connection, people.namespace):
         await people.set_pods("Running", 1)
         await people.until_phase("Running")
     job = await people.find("Job", "demo-node-0")
     await people.edit({"spec": {"suspend": True}})
     try:
-        async with operating(connection, people.namespace, dies_before=written) as dying:
+        async with operating(operator_connection, people.namespace, dies_before=written) as dying:
             await asyncio.wait([dying.task], timeout=5)
     except* Crash:
         pass
-    async with operating(connection, people.namespace):
+    async with operating(operator_connection, people.namespace):
         await people.until_phase("Suspended")
         await people.until_pods(0)
 
@@ -111,10 +99,10 @@ async def test_an_operator_that_dies_while_it_suspends_is_followed_by_one_that_g
 
 
 async def test_an_operator_that_starts_among_jobs_at_rest_writes_nothing(
-    people: People, connection: Connection
+    people: People, operator_connection: Connection
 ) -> None:
     await people.create(runtime())
-    async with operating(connection, people.namespace):
+    async with operating(operator_connection, people.namespace):
         for number in range(5):
             await people.create(train_job(f"running-{number}"))
             await people.create(train_job(f"suspended-{number}", suspend=True))
@@ -125,7 +113,7 @@ async def test_an_operator_that_starts_among_jobs_at_rest_writes_nothing(
             await people.until_phase("Suspended", f"suspended-{number}")
     kinds = ("TrainJob", "JobSet", "ConfigMap", "Job")
     before = versions([obj for kind in kinds for obj in await people.list(kind)])
-    async with operating(connection, people.namespace) as running:
+    async with operating(operator_connection, people.namespace) as running:
         # A job that comes last is worked on last: the others have had their turn by then.
         await people.create(train_job("last", suspend=True))
         await people.until_phase("Suspended", "last")
@@ -136,15 +124,15 @@ async def test_an_operator_that_starts_among_jobs_at_rest_writes_nothing(
 
 
 async def test_of_two_operators_one_works_and_the_other_takes_over_at_once(
-    people: People, connection: Connection
+    people: People, operator_connection: Connection
 ) -> None:
     """1. One leads. 2. The second waits; by its clock it would look at the lease again after 40 s. 3. The
     first is stopped. 4. The second leads at once."""
     await people.create(runtime())
     configuration = electing(people.namespace, retry="40s")
     async with (
-        operating(connection, people.namespace, configuration=configuration) as first,
-        operating(connection, people.namespace, configuration=configuration, waits=False) as second,
+        operating(operator_connection, people.namespace, configuration=configuration) as first,
+        operating(operator_connection, people.namespace, configuration=configuration, waits=False) as second,
     ):
         await people.create(train_job("one"))
         await people.until_pods(1, "one")
@@ -159,11 +147,11 @@ async def test_of_two_operators_one_works_and_the_other_takes_over_at_once(
         assert "PATCH jobsets/one" not in second.transport.writes
 
 
-async def test_a_lost_lease_ends_the_operator(people: People, connection: Connection) -> None:
+async def test_a_lost_lease_ends_the_operator(people: People, operator_connection: Connection) -> None:
     lost = False
     try:
         async with operating(
-            connection, people.namespace, configuration=electing(people.namespace)
+            operator_connection, people.namespace, configuration=electing(people.namespace)
         ) as running:
             await people.edit({"spec": {"holderIdentity": "thief"}}, "Lease", "trainer.kubeflow.org")
             await asyncio.wait([running.task], timeout=10)
@@ -174,7 +162,7 @@ async def test_a_lost_lease_ends_the_operator(people: People, connection: Connec
 
 
 async def test_a_running_job_of_the_peer_is_taken_over_without_touching_it(
-    people: People, connection: Connection
+    people: People, operator_connection: Connection
 ) -> None:
     """What the peer leaves: its snapshot, a JobSet without our hash, a status without our fields."""
     plain = await people.create(runtime())
@@ -211,7 +199,7 @@ async def test_a_running_job_of_the_peer_is_taken_over_without_touching_it(
     )
     # The live runtime goes on without the job.
     await people.edit({"spec": {"mlPolicy": {"numNodes": 7}}}, "TrainingRuntime", "plain")
-    async with operating(connection, people.namespace) as running:
+    async with operating(operator_connection, people.namespace) as running:
         await people.until_phase("Running")
         assert (await people.find("JobSet"))["metadata"]["generation"] == job_set["metadata"]["generation"]
         assert set(running.transport.writes) <= {"PATCH trainjobs/demo/status"}
@@ -220,11 +208,11 @@ async def test_a_running_job_of_the_peer_is_taken_over_without_touching_it(
 
 
 async def test_jobs_go_on_when_the_api_server_comes_back(
-    control_plane: ControlPlane, people: People, connection: Connection
+    control_plane: ControlPlane, people: People, operator_connection: Connection
 ) -> None:
     """1. A job waits. 2. The server goes away and comes back. 3. The job is resumed, and runs."""
     await people.create(runtime())
-    async with operating(connection, people.namespace):
+    async with operating(operator_connection, people.namespace):
         await people.create(train_job(suspend=True))
         await people.until_phase("Suspended")
         control_plane.stop_apiserver()
@@ -239,12 +227,17 @@ async def process(
     control_plane: ControlPlane, folder: Path, namespace: str
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
     """The operator as a process of its own; yields it and the port of its probes once it is ready."""
-    (health,) = find_free_ports(1)
+    health, webhook = find_free_ports(2)
+    certificates = folder / "k8s-webhook-server" / "serving-certs"
+    if not certificates.exists():
+        shutil.copytree(control_plane.folder / "pki" / "hook", certificates)
     configuration = {
         "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
         "kind": "Configuration",
         "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
         "metrics": {"bindAddress": "0"},
+        "webhook": {"host": "127.0.0.1", "port": webhook},
+        "certManagement": {"enable": False},
         "leaderElection": {"leaderElect": True, "resourceNamespace": namespace, "leaseDuration": "3s"},
     }
     configuration["leaderElection"] |= {"renewDeadline": "2s", "retryPeriod": "500ms"}
@@ -252,9 +245,9 @@ async def process(
     log = (folder / "operator.log").open("ab")
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "trainwright", "controller", "--namespace", namespace),
-        *("--config", str(folder / "config.yaml"), "--kubeconfig", str(control_plane.kubeconfig())),
+        *("--config", str(folder / "config.yaml"), "--kubeconfig", str(control_plane.kubeconfig("operator"))),
         stderr=log,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
+        env={**os.environ, "PYTHONWARNINGS": "error", "TMPDIR": str(folder)},
     )
     log.close()
     try:
@@ -279,7 +272,7 @@ async def _answers(port: int) -> bool:
 
 
 async def test_a_killed_process_is_followed_by_another_and_a_stopped_one_leaves_at_once(
-    control_plane: ControlPlane, people: People, tmp_path: Path
+    control_plane: ControlPlane, operator_rights: None, people: People, tmp_path: Path
 ) -> None:
     """1. A process leads and is killed (-9). 2. Another leads once the lease of 3 s is over, and does what is
     to do. 3. SIGTERM ends it within two seconds, with exit code 0 and the lease given back."""
@@ -306,11 +299,11 @@ async def test_a_killed_process_is_followed_by_another_and_a_stopped_one_leaves_
 
 
 async def test_an_event_is_told_once_however_often_the_operator_starts(
-    people: People, connection: Connection
+    people: People, operator_connection: Connection
 ) -> None:
     await people.create(train_job())
     for _ in range(2):
-        async with operating(connection, people.namespace):
+        async with operating(operator_connection, people.namespace):
             await people.until_status(lambda status: condition(status, "ResourcesCreated"))
             await people.create(train_job(f"marker-{_}", suspend=True))
             await people.until_phase("Suspended", f"marker-{_}")

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from kube.control_plane import ControlPlane
 from kube.operating import People, Running, condition, eventually, operating, runtime, train_job
-from trainwright.cluster.kube.config import Connection, load_connection
+from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.transport import AiohttpTransport
 
-pytestmark = pytest.mark.usefixtures("crds")
-
 
 @pytest.fixture
-def connection(control_plane: ControlPlane, tmp_path: Path) -> Connection:
-    return load_connection({"KUBECONFIG": str(control_plane.kubeconfig())}, tmp_path)
-
-
-@pytest.fixture
-def people(transport: AiohttpTransport, namespace: str) -> People:
-    return People(transport, namespace)
-
-
-@pytest.fixture
-async def operator(connection: Connection, namespace: str) -> AsyncIterator[Running]:
-    async with operating(connection, namespace) as running:
+async def operator(operator_connection: Connection, namespace: str) -> AsyncIterator[Running]:
+    async with operating(operator_connection, namespace) as running:
         yield running
 
 
@@ -334,12 +321,12 @@ async def test_the_finalizer_of_older_versions_is_taken_off_runtimes(
 
 
 async def test_a_deleted_namespace_takes_everything_with_it(
-    transport: AiohttpTransport, connection: Connection, namespace: str, control_plane: ControlPlane
+    transport: AiohttpTransport, operator_connection: Connection, namespace: str, control_plane: ControlPlane
 ) -> None:
     doomed = f"{namespace}-doomed"
     control_plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": doomed}})
     people = People(transport, doomed)
-    async with operating(connection, doomed):
+    async with operating(operator_connection, doomed):
         await people.create(runtime())
         await people.create(train_job())
         await people.until_pods(1)

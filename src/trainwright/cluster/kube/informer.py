@@ -1,8 +1,9 @@
 """Keeps a store equal to a collection of the API server, through every kind of interruption.
 
-One loop: fill the store (streaming list where the server has it, else pages), then watch from there. A
-closed watch is resumed from the last version seen. A version that expired means that events are lost: the
-list is made again and compared with the store, so that handlers hear of what was deleted meanwhile.
+One loop: fill the store (from the beginning of a stream where the server has that, else from pages), then
+watch from there. A closed watch is resumed from the last version seen. A version that expired means that
+events are lost: the list is made again and compared with the store, so that handlers hear of what was deleted
+meanwhile.
 
 Source: Kubernetes API concepts, "Efficient detection of changes", "Streaming lists".
 """
@@ -111,7 +112,8 @@ class Informer(Generic[T]):
             try:
                 if not self._resource_version:
                     await self._fill()
-                await self._follow()
+                else:
+                    await self._follow()
                 backoff.reset()
             except ExpiredError:
                 log.info("watch expired, listing again", kind=self.kind)
@@ -127,33 +129,34 @@ class Informer(Generic[T]):
         """Make the store equal to the collection, and remember the version of that moment."""
         if self._streams_lists:
             try:
-                await self._fill_from_stream()
+                await self._fill_and_follow()
             except InvalidError:
                 # Before Kubernetes 1.32 the server refuses sendInitialEvents: pages from then on.
                 self._streams_lists = False
         if not self._streams_lists:
             await self._fill_from_pages()
-        self.synced.set()
 
-    async def _fill_from_stream(self) -> None:
-        objects: dict[StoreKey, T] = {}
+    async def _fill_and_follow(self) -> None:
+        """Take in the objects that a stream begins with, then what happens to them, until it is closed."""
+        objects: dict[StoreKey, T] | None = {}
         chosen = self._selection
         request = build_watch_list(self.kind, chosen.namespace, labels=chosen.labels, fields=chosen.fields)
         async for event in stream_events(self._transport, request):
-            if event.type == "BOOKMARK":
+            if objects is None:
+                self._resource_version = self._take_in(event)
+            elif event.type == "BOOKMARK":
                 meta = _BOOKMARK_DECODER.decode(event.object).metadata
                 if (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                     self._replace(list(objects.values()), meta.resource_version or "")
-                    return
+                    objects = None
+            elif (obj := self._decode(event.object)) is None:
                 continue
-            obj = self._decode(event.object)
-            if obj is None:
-                continue
-            if event.type == "DELETED":
+            elif event.type == "DELETED":
                 objects.pop(store_key(obj), None)
             else:
                 objects[store_key(obj)] = obj
-        raise TargetUnreachable(f"the server closed the list of {self.kind} objects before its end")
+        if objects is not None:
+            raise TargetUnreachable(f"the server closed the list of {self.kind} objects before its end")
 
     async def _fill_from_pages(self) -> None:
         objects: list[T] = []
@@ -201,6 +204,7 @@ class Informer(Generic[T]):
         for difference in self.store.replace([obj for obj in objects if self._is_kept(obj)]):
             self._tell(difference)
         self._resource_version = resource_version
+        self.synced.set()
         for handler in self._list_handlers:
             handler()
 

@@ -1,0 +1,202 @@
+"""The controller of TrainJobs over caches that are behind: nothing is written twice, nothing is read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import yaml
+
+from cluster.kube.scripted_server import ScriptedServer, settle
+from trainwright.api.meta import Json
+from trainwright.cluster.kube.adapter import KubeCluster
+from trainwright.operator.caches import Caches
+from trainwright.operator.metrics import Metrics
+from trainwright.operator.train_jobs import TrainJobController
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Parts:
+    def __init__(self, server: ScriptedServer) -> None:
+        self.server = server
+        self.clock = Clock()
+        self.caches = Caches(server)
+        self.controller = TrainJobController(
+            self.caches, KubeCluster(server, "trainer"), self.clock, 2, Metrics()
+        )
+
+
+@asynccontextmanager
+async def controlling(server: ScriptedServer) -> AsyncIterator[Parts]:
+    parts, stopping = Parts(server), asyncio.Event()
+    watching = asyncio.create_task(parts.caches.run())
+    async with asyncio.timeout(5):
+        await parts.caches.wait_until_synced()
+    working = asyncio.create_task(parts.controller.run(stopping))
+    await settle()
+    try:
+        yield parts
+    finally:
+        stopping.set()
+        await working
+        watching.cancel()
+        await asyncio.wait([watching])
+
+
+def runtime() -> Json:
+    pod = {"containers": [{"name": "node", "image": "registry.example/train:1"}]}
+    step = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    template = {"metadata": step, "spec": {"template": {"spec": pod}}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainingRuntime",
+        "metadata": {"name": "plain", "namespace": "ns"},
+        "spec": {
+            "mlPolicy": {"numNodes": 1},
+            "template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}},
+        },
+    }
+
+
+def job(name: str = "demo", **spec: object) -> Json:
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"runtimeRef": {"name": "plain", "kind": "TrainingRuntime"}, **spec},
+    }
+
+
+def touch(server: ScriptedServer, name: str = "demo") -> None:
+    """Wake the job: a Job of it appears, and goes."""
+    labels = {"jobset.sigs.k8s.io/jobset-name": name}
+    server.put({"kind": "Job", "metadata": {"name": f"{name}-x", "namespace": "ns", "labels": labels}})
+    server.delete("Job", f"{name}-x")
+
+
+async def test_a_new_job_costs_two_writes_and_no_read() -> None:
+    server = ScriptedServer()
+    server.put(runtime())
+    async with controlling(server):
+        for name in ("one", "two"):
+            server.put(job(name))
+        await settle()
+    assert sorted(line for line in server.requests if "configmaps" not in line) == [
+        "PATCH ns/jobsets/one",
+        "PATCH ns/jobsets/two",
+        "PATCH ns/trainjobs/one/status",
+        "PATCH ns/trainjobs/two/status",
+    ]
+    assert sum("configmaps" in line for line in server.requests) == 1
+
+
+async def test_a_job_whose_writes_are_not_seen_yet_is_not_looked_at() -> None:
+    """1. Status and JobSet are written. 2. Their watches are behind. 3. Something else wakes the job."""
+    server = ScriptedServer()
+    server.put(runtime())
+    async with controlling(server):
+        server.put(job())
+        server.hold("TrainJob")
+        server.hold("JobSet")
+        await settle()
+        # What wakes the job: the caches still show neither the JobSet nor the status.
+        writes = list(server.writes)
+        for _ in range(3):
+            touch(server)
+            await settle()
+        assert server.writes == writes
+        server.release("JobSet")
+        await settle()
+        touch(server)
+        await settle()
+        assert server.writes == writes
+        server.release("TrainJob")
+        await settle()
+        touch(server)
+        await settle()
+        assert server.writes == writes
+
+
+async def test_a_change_that_comes_while_the_caches_are_behind_is_acted_upon_when_they_are_not() -> None:
+    server = ScriptedServer()
+    server.put(runtime())
+    async with controlling(server):
+        server.put(job())
+        server.hold("JobSet")
+        await settle()
+        stored = server.objects["trainjobs", "ns", "demo"]
+        server.put({**stored, "spec": {**stored["spec"], "suspend": True}})
+        await settle()
+        assert "PATCH ns/jobsets/demo" in server.writes
+        assert server.objects["jobsets", "ns", "demo"]["spec"].get("suspend") is not True
+        server.release("JobSet")
+        await settle()
+        assert server.objects["jobsets", "ns", "demo"]["spec"]["suspend"] is True
+
+
+async def test_a_snapshot_of_the_peer_is_read_once() -> None:
+    server = ScriptedServer()
+    live = server.put(runtime())
+    begun = server.put(job(suspend=True) | {"status": {"conditions": []}})
+    owner = {
+        "apiVersion": begun["apiVersion"],
+        "kind": "TrainJob",
+        "name": "demo",
+        "uid": begun["metadata"]["uid"],
+        "controller": True,
+    }
+    text = yaml.safe_dump(live)
+    server.put(
+        {
+            "kind": "ConfigMap",
+            "metadata": {"name": "demo-runtime-snapshot", "namespace": "ns", "ownerReferences": [owner]},
+            "data": {"runtime": text},
+        }
+    )
+    async with controlling(server):
+        await settle()
+        for _ in range(3):
+            touch(server)
+            await settle()
+    reads = [line for line in server.requests if line.startswith("GET")]
+    assert len([line for line in reads if line == "GET ns/configmaps/demo-runtime-snapshot"]) == 1
+    assert len(reads) <= 2
+
+
+async def test_snapshots_that_nobody_names_are_swept_and_others_stay() -> None:
+    server = ScriptedServer()
+    server.put(runtime())
+    async with controlling(server) as parts:
+        server.put(job(suspend=True))
+        await settle()
+        (name,) = [key[2] for key in server.objects if key[0] == "configmaps"]
+        parts.clock.now = START + timedelta(hours=1)
+        await parts.controller.sweep()
+        assert ("configmaps", "ns", name) in server.objects
+        server.delete("TrainJob", "demo")
+        await settle()
+        await parts.controller.sweep()
+        assert ("configmaps", "ns", name) not in server.objects
+
+
+async def test_a_young_snapshot_is_not_swept() -> None:
+    server = ScriptedServer()
+    server.put(runtime())
+    async with controlling(server) as parts:
+        server.put(job(suspend=True))
+        await settle()
+        server.delete("TrainJob", "demo")
+        await settle()
+        parts.clock.now = START + timedelta(minutes=1)
+        await parts.controller.sweep()
+        assert any(key[0] == "configmaps" for key in server.objects)
