@@ -355,6 +355,17 @@ def test_a_volume_that_cannot_be_mounted_tells_only_by_an_event() -> None:
     assert cause.message.endswith('secret "X" not found')
 
 
+@pytest.mark.parametrize(
+    "reason", ["FailedScheduling", "Failed", "InspectFailed", "BackOff", "ErrImageNeverPull"]
+)
+def test_what_the_state_of_the_container_is_about_to_say_is_not_taken_from_an_event(reason: str) -> None:
+    later = event("Pod", POD, reason, "Error: ErrImagePull", 3)
+    assert world_with_pods([CREATING], [later]).status.cause is None
+    told = world_with_pods([CREATING], [MOUNT, later]).status.cause
+    assert told is not None
+    assert told.reason == "FailedMount"
+
+
 def test_a_mount_that_failed_before_the_pod_was_ready_to_start_containers_is_history() -> None:
     ready = {"type": "PodReadyToStartContainers", "status": "True"}
     assert world_with_pods([{**CREATING, "conditions": [ready]}], [MOUNT]).status.cause is None

@@ -235,8 +235,9 @@ def _find_not_started(pod: Pod, events: Iterable[Event]) -> Evidence | None:
         return None
     if not any(s.state.waiting and s.state.waiting.reason in _NORMAL_WAITING for s in _list_main(pod)):
         return None
-    event = find_newest_event("Pod", pod.metadata.name, events)
-    if event is None or event.reason == "FailedScheduling":  # it is scheduled: history
+    telling = [event for event in events if event.reason not in _TOLD_ELSEWHERE]
+    event = find_newest_event("Pod", pod.metadata.name, telling)
+    if event is None:
         return None
     message = f"{describe_pod(pod)}: {event.message}"
     told = _build(pod, Force.NOT_STARTED, "Pod", event.reason, message)
@@ -257,6 +258,12 @@ def _build(pod: Pod, force: Force, layer: str, reason: str, message: str) -> Evi
 
 # Waiting that belongs to a normal start.
 _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+
+# Scheduling is history for a pod on its node. Of the others the kubelet writes the event a moment before the
+# state of the container says the same, in more words.
+_TOLD_ELSEWHERE: Final = frozenset(
+    {"FailedScheduling", "Failed", "InspectFailed", "BackOff", "ErrImageNeverPull"}
+)
 
 # The two alternate as the kubelet tries and pauses: one reason, else each turn would be a status write.
 _SAME_REASONS: Final = {"ErrImagePull": "ImagePullBackOff"}

@@ -51,9 +51,9 @@ async def kube(real_cluster: Cluster, tmp_path: Path) -> AsyncIterator[KubeClust
         yield KubeCluster(transport, "test")
 
 
-@pytest.fixture
-def make_namespace(real_cluster: Cluster) -> Iterator[Callable[..., str]]:
-    """Make namespaces in which pods can be created at once; they are deleted after the test."""
+@pytest.fixture(scope="module")
+def make_namespaces(real_cluster: Cluster) -> Iterator[Callable[..., str]]:
+    """Make namespaces in which pods can be created at once; they go after the tests of the module."""
     made: list[str] = []
 
     def make(**labels: str) -> str:
@@ -71,8 +71,8 @@ def make_namespace(real_cluster: Cluster) -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture
-def namespace(make_namespace: Callable[..., str]) -> str:
-    return make_namespace()
+def namespace(make_namespaces: Callable[..., str]) -> str:
+    return make_namespaces()
 
 
 def _exists(cluster: Cluster, path: str) -> bool:

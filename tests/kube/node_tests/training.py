@@ -10,7 +10,9 @@ from typing import Any
 
 from kube.cluster import Cluster
 from kube.control_plane import ADMIN_TOKEN
+from trainwright.api.meta import Json
 from trainwright.cluster.kube.adapter import KubeCluster
+from trainwright.cluster.kube.errors import TooManyRequestsError
 
 PATIENCE_SECONDS = 60.0
 WATCHED = ("JobSet", "Job", "Pod", "Event")
@@ -24,18 +26,23 @@ async def wait_until(
 ) -> None:
     """Return once the condition holds; it is asked again after every change in the namespace."""
     changed = asyncio.Event()
-    version = (await kube.list("Pod", namespace)).resource_version
-
-    async def follow() -> None:
-        async for _ in kube.watch(WATCHED, namespace, version):
-            changed.set()
-
     async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-        following = group.create_task(follow(), name=f"follow-{namespace}")
+        following = group.create_task(follow(kube, namespace, lambda _: changed.set()), name="follow")
         while not await condition():
             await changed.wait()
             changed.clear()
         following.cancel()
+
+
+async def follow(kube: KubeCluster, namespace: str | None, tell: Callable[[Json], object]) -> None:
+    """Tell every object that changes, until cancelled."""
+    version = (await kube.list("Pod", namespace)).resource_version
+    while True:
+        try:
+            async for change in kube.watch(WATCHED, namespace, version):
+                tell(change.object)
+        except TooManyRequestsError as error:  # a server that has just started fills its caches
+            await asyncio.sleep(error.retry_after or 1.0)
 
 
 def read_log(cluster: Cluster, namespace: str, pod: dict[str, Any]) -> str:
