@@ -1,9 +1,9 @@
 """What every adapter of the port has to do, whatever holds the objects.
 
-The fixture `cluster` gives a `Cluster`; nothing here knows which, nor relies on its words. All of it but
-the counting of events was run against a kube-apiserver too (with CRDs that know no fields), so that what the
-embedded store does is what a server does. Another adapter runs the suite by importing it beside a fixture of
-that name: `from cluster.test_port import *`.
+The fixture `cluster` gives a `Cluster`; nothing here knows which, nor relies on its words. An adapter runs
+the suite by importing it beside a fixture of that name, `from cluster.test_port import *`; tests/kube does so
+against a kube-apiserver (with CRDs that know no fields), so that what the embedded store does is what a
+server does.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ import structlog
 
 from trainwright.api.core import Event
 from trainwright.api.encoding import build_object
-from trainwright.api.meta import Json, ObjectKey
+from trainwright.api.meta import Json, ObjectKey, truncate_to_seconds
 from trainwright.cluster.event_names import build_event_name
 from trainwright.cluster.kube.flow import TokenBucket
 from trainwright.cluster.kube.requests import build_create, build_get, build_merge_patch
@@ -47,6 +48,7 @@ class EventRecorder:
 
     async def record(self, event: Event) -> None:
         """Write the event, or count it in the one that says the same. Raises ApiError, TargetUnreachable."""
+        event = _complete(event)
         about = event.involved_object
         if not self._is_allowed((about.kind, about.namespace, about.name)):
             log.info("event dropped: too many about this object", object=about.name, reason=event.reason)
@@ -81,9 +83,7 @@ class EventRecorder:
 
     async def _count(self, key: ObjectKey, event: Event, count: int) -> bool:
         total = count + (event.count or 1)
-        merge: Json = {"count": total}
-        if event.last_timestamp is not None:
-            merge["lastTimestamp"] = msgspec.to_builtins(event.last_timestamp)
+        merge: Json = {"count": total, "lastTimestamp": msgspec.to_builtins(event.last_timestamp)}
         try:
             await self._transport.request(build_merge_patch(key, merge))
         except NotFound:
@@ -106,3 +106,14 @@ class EventRecorder:
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(about)
         return bucket.try_take()
+
+
+def _complete(event: Event) -> Event:
+    """Return the event with count and times, which clients show and sort by."""
+    moment = event.last_timestamp or event.first_timestamp or truncate_to_seconds(datetime.now(UTC))
+    return msgspec.structs.replace(
+        event,
+        count=event.count or 1,
+        first_timestamp=event.first_timestamp or moment,
+        last_timestamp=moment,
+    )
