@@ -7,7 +7,6 @@ same run on the same machine: the ratio is what counts.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,11 +42,6 @@ def best_of(runs: int, function: Callable[[], object], *, number: int = 1) -> fl
             function()
         durations.append((time.perf_counter() - start) / number)
     return min(durations)
-
-
-def median_of(durations: list[float]) -> float:
-    """Return the median."""
-    return statistics.median(durations)
 
 
 def format_seconds(seconds: float) -> str:
