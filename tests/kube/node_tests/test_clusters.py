@@ -1,0 +1,133 @@
+"""A cluster leaves the machine as it was, however it ends; one runs in the background until it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kube import cluster as clusters
+from kube.cluster import Cluster
+from kube.namespaces import CGROUPS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+ROOT = Path(__file__).resolve().parents[3]
+TUNABLES = (
+    "/proc/sys/net/ipv4/ip_forward",
+    "/proc/sys/net/netfilter/nf_conntrack_max",
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/sys/kernel/panic",
+    "/proc/sys/kernel/panic_on_oops",
+    "/proc/sys/kernel/keys/root_maxkeys",
+)
+# Runs a cluster until it is killed.
+HOLD = """
+import sys, time
+from pathlib import Path
+from kube.cluster import Cluster
+with Cluster(Path(sys.argv[1]), "crashes"):
+    print("up", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def state(real_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder of its own, on a machine that can run a node."""
+    monkeypatch.setenv("TRAINWRIGHT_CLUSTERS", str(tmp_path / "clusters"))
+    return tmp_path / "clusters"
+
+
+def look_at_machine() -> dict[str, Any]:
+    """Return what a node changes where it is not walled in."""
+    rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
+    routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
+    return {
+        "mounts": sorted(Path("/proc/self/mounts").read_text().splitlines()),
+        "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),
+        "rules": [line for line in rules.splitlines() if not line.startswith(("#", ":"))],
+        "routes": sorted(routes.splitlines()),
+        "cgroups": sorted(str(path) for path in CGROUPS.glob("**/trainwright-*")),
+        "tunables": {path: Path(path).read_text() for path in TUNABLES if Path(path).exists()},
+        "folders": [path for path in ("/var/lib/kubelet", "/var/lib/cni") if Path(path).exists()],
+    }
+
+
+def list_marked(folder: Path) -> list[psutil.Process]:
+    """Return the processes of a cluster that are alive."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(clusters.MARK) == str(folder):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_what_a_crashed_run_leaves_is_taken_down_by_the_next(state: Path, cluster_programs: Path):
+    before = look_at_machine()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(cluster_programs)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None
+        with holder.stdout as said:
+            assert said.readline() == b"up\n"
+        running = list_marked(state / "crashes")
+        assert {process.name() for process in running} >= {"etcd", "kube-apiserver", "unshare", "jobset"}
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    # Everything that ran died with the one that was killed; its folder and cgroups nobody could remove.
+    _, alive = psutil.wait_procs(running, timeout=30)
+    assert alive == []
+    assert (state / "crashes").exists()
+
+    clusters.sweep()
+
+    assert list(state.iterdir()) == []
+    assert look_at_machine() == before
+
+
+def test_one_cluster_runs_in_the_background_until_it_is_stopped(state: Path, cluster_programs: Path):
+    before = look_at_machine()
+
+    def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, ROOT / "scripts/cluster.py", *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+
+    try:
+        first = make("start", str(cluster_programs)).stdout
+        processes = {process.pid for process in list_marked(state / "background")}
+        again = make("start", str(cluster_programs)).stdout
+        kubeconfig = state / "background/control-plane/admin.kubeconfig"
+        assert first == again == f"export KUBECONFIG={kubeconfig}\n"
+        assert {process.pid for process in list_marked(state / "background")} == processes
+        nodes = subprocess.run(
+            [cluster_programs / "kubectl", "--kubeconfig", kubeconfig, "get", "nodes", "-o", "name"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert nodes.stdout == "node/trainwright-background\n"
+    finally:
+        ended = make("stop")
+    assert ended.stderr == "The cluster is gone.\n"
+    assert list_marked(state / "background") == []
+    assert look_at_machine() == before
+    assert make("stop").stderr == "No cluster was running.\n"
