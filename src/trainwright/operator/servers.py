@@ -51,8 +51,15 @@ class Server:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop listening."""
+        """Stop listening, finish what is being answered, and end every connection."""
+        handlers = self._runner.server.connections if self._runner.server is not None else ()
+        transports = [handler.transport for handler in handlers]
         await self._runner.cleanup()
+        for transport in transports:
+            if isinstance(transport, asyncio.Transport):
+                # A TLS connection would wait for the word of a client that keeps it open for later.
+                transport.abort()
+        await asyncio.sleep(0)
 
 
 def build_health_app(probes: Mapping[str, Mapping[str, Check]]) -> web.Application:
