@@ -64,7 +64,7 @@ def test_nonsense_is_wrong_usage(program, words):
         ("docker", ["list"]),
         ("podman", ["run", "--", "true"]),
         ("slurm", ["suspend", "x"]),
-        ("kubernetes", ["runtimes", "list"]),
+        ("docker", ["runtimes", "list"]),
     ],
 )
 def test_a_target_that_is_not_built_is_not_reachable(program, name, words):
@@ -73,7 +73,8 @@ def test_a_target_that_is_not_built_is_not_reachable(program, name, words):
     )  # what stands behind belongs to the program to run
     done = program.run(*words[:place], "--on", name, *words[place:])
     assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr == f"Error: target {name!r} is not available in this version; use `--on local`\n"
+    remedy = "use `--on local` or `--on kubernetes`"
+    assert done.stderr == f"Error: target {name!r} is not available in this version; {remedy}\n"
 
 
 def test_the_target_may_come_from_the_environment(program):

@@ -27,9 +27,9 @@ from trainwright.cli.job_rows import build_runtime_key
 from trainwright.cli.manifests import InvalidManifests, Manifests, Mistake, format_mistake
 from trainwright.cli.runtime_lookup import KnownRuntime, list_runtimes
 from trainwright.cli.shipped_runtimes import is_shipped
-from trainwright.cli.targets import Target
+from trainwright.cli.targets import AdmissionSource
 from trainwright.cluster.observe import observe
-from trainwright.errors import InvalidObject, NotFound
+from trainwright.errors import Forbidden, InvalidObject, NotFound
 from trainwright.field_errors import FieldError, Rule
 
 # Whose fields those are that files set.
@@ -58,7 +58,7 @@ class Admitted(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-async def admit_manifests(target: Target, manifests: Manifests, namespace: str) -> Admitted:
+async def admit_manifests(target: AdmissionSource, manifests: Manifests, namespace: str) -> Admitted:
     """Return all objects as admitted, or none. Raises InvalidManifests with the mistakes of all files.
 
     Where something could not be read, a runtime may be missing for that reason: that is not told as well.
@@ -95,8 +95,13 @@ def admit_new(train_job: TrainJob, runtime: Runtime, known: Iterable[KnownRuntim
     return verdict.warnings
 
 
-async def admit_update(target: Target, old: TrainJob, new: TrainJob) -> Sequence[str]:
-    """Check a change of a job that exists; return the warnings. Raises InvalidObject."""
+async def admit_update(target: AdmissionSource, old: TrainJob, new: TrainJob) -> Sequence[str]:
+    """Check a change of a job that exists; return the warnings. Raises InvalidObject.
+
+    A target that admits what is written gives its own verdict when the change is sent: nothing to ask before.
+    """
+    if target.admits_writes:
+        return ()
     verdict, _ = await _check_update(target, old, new)
     if verdict.errors:
         raise InvalidObject(verdict.errors, source=f"TrainJob {old.metadata.name!r}")
@@ -114,7 +119,7 @@ def place_object(item: ReadObject, namespace: str) -> ReadObject:
 
 
 async def _admit(
-    target: Target, item: ReadObject, in_files: dict[ObjectKey, Runtime]
+    target: AdmissionSource, item: ReadObject, in_files: dict[ObjectKey, Runtime]
 ) -> tuple[AdmittedObject, Verdict]:
     old = await _find(target, _build_key(item.value))
     admitted = AdmittedObject(source=item.source, value=item.value, body=item.json, old=old)
@@ -129,16 +134,24 @@ async def _admit(
 
 
 async def _admit_train_job(
-    target: Target, admitted: AdmittedObject, train_job: TrainJob, in_files: dict[ObjectKey, Runtime]
+    target: AdmissionSource, admitted: AdmittedObject, train_job: TrainJob, in_files: dict[ObjectKey, Runtime]
 ) -> tuple[AdmittedObject, Verdict]:
     replace = msgspec.structs.replace
     admitted = replace(admitted, body=_annotate(target, admitted.body, admitted.old))
     if admitted.old is not None:
         old = parse_object(admitted.old, TrainJob)
-        new = parse_object(await target.preview(admitted.body, FIELD_MANAGER), TrainJob)
-        verdict, runtime = await _check_update(target, old, new)
+        try:
+            new = parse_object(await target.preview(admitted.body, FIELD_MANAGER), TrainJob)
+        except InvalidObject as error:
+            return admitted, Verdict(invalid=error.errors)
+        try:
+            verdict, runtime = await _check_update(target, old, new)
+        except Forbidden:
+            if not target.admits_writes:
+                raise
+            verdict, runtime = Verdict(), None  # what the caller may not see, the target checks itself
         return replace(admitted, value=new, runtime=runtime), verdict
-    known = await list_runtimes(target.cluster, train_job.metadata.namespace or "")
+    known = await list_runtimes(target, train_job.metadata.namespace or "")
     found = {_build_key(entry.runtime): entry.runtime for entry in known} | in_files
     runtime = found.get(build_runtime_key(train_job))
     names = sorted({key.name for key in found if key.kind == build_runtime_key(train_job).kind})
@@ -146,7 +159,7 @@ async def _admit_train_job(
     return replace(admitted, runtime=runtime), validate_train_job(stored, runtime, known_runtimes=names)
 
 
-def _annotate(target: Target, body: Json, old: Json | None) -> Json:
+def _annotate(target: AdmissionSource, body: Json, old: Json | None) -> Json:
     """Return the job with the annotations of its target: those it was made with, else those of the caller."""
     asked = body["metadata"].get("annotations") or {}
     made_with = ((old or {}).get("metadata") or {}).get("annotations") or {}
@@ -154,14 +167,16 @@ def _annotate(target: Target, body: Json, old: Json | None) -> Json:
     return {**body, "metadata": {**body["metadata"], "annotations": {**own, **asked}}}
 
 
-async def _check_update(target: Target, old: TrainJob, new: TrainJob) -> tuple[Verdict, Runtime | None]:
+async def _check_update(
+    target: AdmissionSource, old: TrainJob, new: TrainJob
+) -> tuple[Verdict, Runtime | None]:
     """Return the verdict over a change, and the runtime as the job began with it."""
     now = datetime.now(UTC)
     key = ObjectKey(old.kind, old.metadata.namespace or "", old.metadata.name)
     seen = await observe(target.cluster, key)
     runtime = (seen.snapshot or seen.runtime) if seen else None
     if runtime is None:
-        known = {_build_key(e.runtime): e.runtime for e in await list_runtimes(target.cluster, key.namespace)}
+        known = {_build_key(e.runtime): e.runtime for e in await list_runtimes(target, key.namespace)}
         runtime = known.get(build_runtime_key(old))
     # An object that was stored before it was defaulted does not change by being defaulted.
     before = default_train_job(old, None, now)
@@ -173,7 +188,7 @@ def _is_missing_runtime(error: FieldError) -> bool:
     return error.rule is Rule.NOT_FOUND and error.path.startswith("spec.runtimeRef")
 
 
-async def _find(target: Target, key: ObjectKey) -> Json | None:
+async def _find(target: AdmissionSource, key: ObjectKey) -> Json | None:
     try:
         return await target.cluster.get(key)
     except NotFound:

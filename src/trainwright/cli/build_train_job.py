@@ -15,6 +15,7 @@ from trainwright.api.meta import Int32, Int64, ObjectMeta
 from trainwright.api.pod import ResourceRequirements
 from trainwright.api.trainjob import RuntimeRef, Trainer, TrainJob, TrainJobSpec
 from trainwright.cli.caller_python import CallerPython
+from trainwright.cli.code_sources import CodeSource, RunWords
 from trainwright.errors import UsageError
 
 PLAIN_RUNTIME = "plain"
@@ -64,13 +65,9 @@ class RuntimeChoice(msgspec.Struct, frozen=True, kw_only=True):
     has_resources: bool = False
 
 
-class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for; None means that the runtime decides."""
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What options ask of a job, wherever it runs; None means that the runtime decides."""
 
-    entry: Entry
-    name: str
-    namespace: str
-    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     runtime: str | None = None
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
     image: str | None = None
@@ -79,6 +76,37 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     gpus_per_node: Int32 | None = None
     deadline_seconds: Int64 | None = None
     ttl_seconds: Int32 | None = None
+
+
+class RunRequest(Wishes, frozen=True, kw_only=True):
+    """A job to make: what runs, under which name, and what is asked of it."""
+
+    entry: Entry
+    name: str
+    namespace: str
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+class Asked(Wishes, frozen=True, kw_only=True):
+    """What the command line asks for, before it is known where the job runs."""
+
+    words: RunWords
+    code: CodeSource
+    name: str | None = None
+
+    def place(self, entry: Entry, name: str, namespace: str, annotations: Mapping[str, str]) -> RunRequest:
+        """Return the request, now that it is known what runs there and where that is."""
+        wishes = {field: getattr(self, field) for field in Wishes.__struct_fields__}
+        return RunRequest(entry=entry, name=name, namespace=namespace, annotations=annotations, **wishes)
+
+
+def escape_references(text: str) -> str:
+    """Return a word for `command`, `args` or a variable that reaches the process as it is.
+
+    Kubernetes replaces `$(NAME)` there and makes `$` of `$$`, so such words have every `$` doubled.
+    Source: Kubernetes API reference, core/v1 Container, `args`.
+    """
+    return text.replace("$", "$$") if "$(" in text or "$$" in text else text
 
 
 def build_train_job(request: RunRequest, runtime: RuntimeChoice, python: CallerPython | None) -> TrainJob:
@@ -91,9 +119,9 @@ def build_train_job(request: RunRequest, runtime: RuntimeChoice, python: CallerP
     gpus = request.gpus_per_node
     trainer = Trainer(
         image=request.image,
-        command=list(command),
-        args=list(request.entry.args) or None,
-        env=[{"name": name, "value": value} for name, value in env.items()] or None,
+        command=[escape_references(word) for word in command],
+        args=[escape_references(word) for word in request.entry.args] or None,
+        env=[{"name": name, "value": escape_references(value)} for name, value in env.items()] or None,
         num_nodes=request.num_nodes,
         num_proc_per_node=_count_processes(request, runtime),
         resources_per_node=None if gpus is None else ResourceRequirements(limits={GPU_RESOURCE: gpus}),

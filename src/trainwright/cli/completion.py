@@ -15,7 +15,7 @@ def complete_runtime_names(incomplete: str) -> list[str]:
 
 def _list_names(kinds: list[str], incomplete: str) -> list[str]:
     from trainwright.cli.session import run_on_target
-    from trainwright.cli.targets import Target
+    from trainwright.cli.targets import Target, Where
 
     async def _read(target: Target) -> list[str]:
         return [
@@ -23,7 +23,7 @@ def _list_names(kinds: list[str], incomplete: str) -> list[str]:
         ]
 
     try:
-        names = run_on_target(None, _read)
+        names = run_on_target(Where(), _read)
         if "ClusterTrainingRuntime" in kinds:
             from trainwright.runtimes import load_shipped_runtimes
 

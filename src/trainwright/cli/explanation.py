@@ -12,13 +12,13 @@ from datetime import datetime
 import msgspec
 
 from trainwright.api.batch import Job
-from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME
+from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, JOB_SET
 from trainwright.api.core import ContainerStatus, Event, Pod
 from trainwright.api.jobset import JobSet
 from trainwright.api.meta import Condition
 from trainwright.api.trainjob import TrainJob
 from trainwright.cli.durations import format_age
-from trainwright.cli.job_rows import get_phase, is_finished
+from trainwright.cli.job_rows import explain_untouched, get_phase, is_finished
 from trainwright.cli.tables import escape_controls, measure_width
 from trainwright.cli.verdict import indent_message
 
@@ -27,7 +27,10 @@ _PODS_SHOWN = 16
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
-    """All that belongs to one job. `node` is a line about the machines that it runs on."""
+    """All that belongs to one job. `node` is a line about the machines that it runs on.
+
+    `hidden` are the kinds that the caller may not read.
+    """
 
     train_job: TrainJob
     job_set: JobSet | None = None
@@ -35,6 +38,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...] = ()
     events: tuple[Event, ...] = ()
     node: str = ""
+    hidden: tuple[str, ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -55,10 +59,12 @@ def format_explanation(chain: Chain, now: datetime) -> str:
 def list_findings(chain: Chain) -> list[Finding]:
     """Return what each object says, from the TrainJob down; of many pods those that are worst."""
     findings = [_find_train_job(chain.train_job), _find_runtime(chain.train_job)]
-    if chain.job_set is None:
+    findings += [Finding(kind, "-", "you have no right to see it") for kind in chain.hidden]
+    if chain.job_set is not None:
+        findings.append(Finding("JobSet", chain.job_set.metadata.name, _describe_job_set(chain.job_set)))
+    elif JOB_SET not in chain.hidden:
         findings.append(Finding("JobSet", "-", _explain_missing_job_set(chain.train_job)))
         return findings
-    findings.append(Finding("JobSet", chain.job_set.metadata.name, _describe_job_set(chain.job_set)))
     jobs = sorted(chain.jobs, key=lambda job: job.metadata.name)
     findings += [Finding("Job", job.metadata.name, _describe_job(job)) for job in jobs]
     findings += _find_pods(chain.pods)
@@ -82,7 +88,7 @@ def _format_head(chain: Chain, now: datetime) -> str:
         if cause.hint:
             lines.append(f"to do:  {escape_controls(cause.hint)}")
     else:
-        lines.append(f"cause:  {_explain_phase(train_job)}")
+        lines.append(f"cause:  {explain_untouched(train_job, now) or _explain_phase(train_job)}")
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from trainwright.api.constants import TRAIN_JOB
@@ -9,7 +10,7 @@ from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.api.trainjob import TrainJob
 from trainwright.cluster.port import Cluster
-from trainwright.errors import NotFound
+from trainwright.errors import Forbidden, NotFound
 
 _NAMES_SHOWN = 3
 
@@ -24,8 +25,16 @@ async def get_train_job_json(cluster: Cluster, namespace: str, name: str) -> Jso
     try:
         return await cluster.get(ObjectKey(TRAIN_JOB, namespace, name))
     except NotFound:
-        jobs = (await cluster.list(TRAIN_JOB)).items
+        jobs = await _list_what_may_be_seen(cluster, namespace)
         raise NotFound(TRAIN_JOB, name, build_hint(namespace, name, jobs)) from None
+
+
+async def _list_what_may_be_seen(cluster: Cluster, namespace: str) -> list[Json]:
+    """Return the jobs of all namespaces, else of this one, else none."""
+    for scope in (None, namespace):
+        with contextlib.suppress(Forbidden):
+            return (await cluster.list(TRAIN_JOB, scope)).items
+    return []
 
 
 def build_hint(namespace: str, name: str, jobs: Iterable[Json]) -> str:

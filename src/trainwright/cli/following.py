@@ -86,7 +86,7 @@ class Follower:
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _show_output(self) -> None:
-        async for line in self._target.read_logs(self._train_job, LogRequest(follow=True)):
+        async for line in self._target.read_logs(self._train_job, LogRequest(follow=True), self._display.say):
             self._display.show_output(line)
 
     async def _stop_on_signal(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
+from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, CONTROLLER_NAME, TRAINING_RUNTIME
 from trainwright.api.meta import ObjectKey
 from trainwright.api.trainjob import Metric, TrainerStatus, TrainJob
 from trainwright.cli.durations import format_age, format_duration
@@ -15,6 +15,7 @@ WIDE_HEADER = (*HEADER, "RAN", "RESTARTS", "METRICS", "CAUSE")
 
 FINISHED_PHASES = frozenset({"Complete", "Failed"})
 _METRICS_SHOWN = 4
+_UNTOUCHED_SECONDS = 5.0
 _CAUSE_CHARACTERS = 60
 
 
@@ -62,6 +63,19 @@ def get_phase(train_job: TrainJob) -> str:
 def is_finished(train_job: TrainJob) -> bool:
     """Say whether the job is Complete or Failed, which is final."""
     return get_phase(train_job) in FINISHED_PHASES
+
+
+def explain_untouched(train_job: TrainJob, now: datetime) -> str | None:
+    """Return what to say about a job that nobody has looked at for longer than that takes; None otherwise."""
+    created = train_job.metadata.creation_timestamp
+    if train_job.status is not None or created is None:
+        return None
+    if (now - created).total_seconds() < _UNTOUCHED_SECONDS:
+        return None
+    managed_by = train_job.spec.managed_by if train_job.spec else None
+    if managed_by not in (None, CONTROLLER_NAME):
+        return f"spec.managedBy leaves the job to {managed_by}, which has not looked at it yet"
+    return "nobody has looked at the job yet: is the operator running? see `trainwright doctor`"
 
 
 def format_nodes(train_job: TrainJob, runtime_nodes: Mapping[ObjectKey, int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,7 +40,36 @@ On = Annotated[
 ]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print.")]
 Namespace = Annotated[
-    str, typer.Option("--namespace", "-n", help="Namespace of the objects.", metavar="NAME")
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        help="Namespace of the objects. Default: the context's on a cluster, else default.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        help="Context of the kubeconfig, for a cluster. Default: the current one.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--kubeconfig",
+        help="Kubeconfig file, for a cluster. Default: as kubectl.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+Live = Annotated[
+    bool,
+    typer.Option("--live", help="Ask the cluster for its runtimes and the objects that exist there."),
 ]
 JobName = Annotated[
     str, typer.Argument(help="Name of the TrainJob.", metavar="NAME", autocompletion=complete_job_names)

@@ -15,8 +15,8 @@ from trainwright.cli.build_train_job import RunRequest, RuntimeChoice, choose_ru
 from trainwright.cli.caller_python import CallerPython
 from trainwright.cli.finding import find_near_names
 from trainwright.cli.shipped_runtimes import is_shipped
-from trainwright.cluster.port import Cluster
-from trainwright.errors import NotFound
+from trainwright.cli.targets import AdmissionSource
+from trainwright.errors import Forbidden, NotFound
 from trainwright.runtimes import load_shipped_runtimes
 from trainwright.template.replicated_jobs import get_pod_spec, list_replicated_jobs
 
@@ -36,7 +36,7 @@ class KnownRuntime(msgspec.Struct, frozen=True):
     origin: Origin
 
 
-async def list_runtimes(cluster: Cluster, namespace: str | None) -> list[KnownRuntime]:
+async def list_runtimes(source: AdmissionSource, namespace: str | None) -> list[KnownRuntime]:
     """Return the runtimes that jobs of a namespace (None: of any) can use, by name.
 
     A shipped runtime is hidden by an installed one of its name. A TrainingRuntime hides nothing: jobs name
@@ -44,15 +44,15 @@ async def list_runtimes(cluster: Cluster, namespace: str | None) -> list[KnownRu
     """
     own = [
         parse_object(body, TrainingRuntime)
-        for body in (await cluster.list(TRAINING_RUNTIME, namespace)).items
+        for body in (await source.cluster.list(TRAINING_RUNTIME, namespace)).items
     ]
     everywhere = [
         parse_object(body, ClusterTrainingRuntime)
-        for body in (await cluster.list(CLUSTER_TRAINING_RUNTIME)).items
+        for body in (await source.cluster.list(CLUSTER_TRAINING_RUNTIME)).items
         if not is_shipped(body)
     ]
     installed = {runtime.metadata.name for runtime in everywhere}
-    shipped = [runtime for name, runtime in load_shipped_runtimes().items() if name not in installed]
+    shipped = [runtime for name, runtime in source.list_shipped_runtimes().items() if name not in installed]
     known = [
         *(KnownRuntime(runtime, Origin.NAMESPACE) for runtime in own),
         *(KnownRuntime(runtime, Origin.INSTALLED) for runtime in everywhere),
@@ -62,10 +62,17 @@ async def list_runtimes(cluster: Cluster, namespace: str | None) -> list[KnownRu
     return sorted(known, key=lambda entry: (entry.runtime.metadata.name, order.index(entry.origin)))
 
 
-async def list_runtime_nodes(cluster: Cluster) -> dict[ObjectKey, int]:
-    """Return how many training nodes each runtime brings to a job that does not say."""
+async def list_runtime_nodes(source: AdmissionSource, namespace: str | None) -> dict[ObjectKey, int]:
+    """Return how many training nodes each runtime brings to a job that does not say.
+
+    Nothing where the caller may not read runtimes: it is one column of a table.
+    """
     nodes = {}
-    for entry in await list_runtimes(cluster, None):
+    try:
+        known = await list_runtimes(source, namespace)
+    except Forbidden:
+        return {}
+    for entry in known:
         runtime = entry.runtime
         key = ObjectKey(runtime.kind, runtime.metadata.namespace or "", runtime.metadata.name)
         policy = runtime.spec.ml_policy if runtime.spec else None
@@ -103,6 +110,9 @@ def find_runtime(known: Sequence[KnownRuntime], name: str) -> Runtime:
     found = next((entry.runtime for entry in known if entry.runtime.metadata.name == name), None)
     if found is None:
         names = sorted({entry.runtime.metadata.name for entry in known})
+        if name in load_shipped_runtimes():
+            hint = "it comes with trainwright, but is not installed there: see `trainwright install`"
+            raise NotFound("Runtime", name, hint)
         near = find_near_names(name, names)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names) or 'none'}"
         raise NotFound("Runtime", name, hint)

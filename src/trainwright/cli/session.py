@@ -9,21 +9,31 @@ from pathlib import Path
 from typing import TypeVar
 
 from trainwright.cli.config import choose_target
-from trainwright.cli.target_names import TargetName
-from trainwright.cli.targets import Target, open_target
+from trainwright.cli.targets import AdmissionSource, Target, Where, open_for_checking, open_target
 
 T = TypeVar("T")
 
 
-def run_on_target(on: TargetName | None, work: Callable[[Target], Awaitable[T]]) -> T:
+def run_on_target(where: Where, work: Callable[[Target], Awaitable[T]]) -> T:
     """Open the target that the caller chose, do the work there and return its result.
 
     Raises UsageError where a setting names no target, TargetUnreachable where the target cannot be had.
     """
-    name = choose_target(on, os.environ, Path.home())
+    name = choose_target(where.on, os.environ, Path.home())
 
     async def _run() -> T:
-        async with open_target(name) as target:
+        async with open_target(name, where) as target:
             return await work(target)
+
+    return asyncio.run(_run())
+
+
+def check_offline(where: Where, work: Callable[[AdmissionSource], Awaitable[T]]) -> T:
+    """Do work that asks no cluster and changes nothing; else as `run_on_target`."""
+    name = choose_target(where.on, os.environ, Path.home())
+
+    async def _run() -> T:
+        async with open_for_checking(name, where) as source:
+            return await work(source)
 
     return asyncio.run(_run())

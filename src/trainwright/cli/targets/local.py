@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.api.constants import NODE, TRAIN_JOB, WORKING_DIRECTORY_ANNOTATION
 from trainwright.api.core import Pod
+from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json, ObjectKey, ObjectMeta
-from trainwright.api.runtime import Runtime
+from trainwright.api.runtime import ClusterTrainingRuntime, Runtime
 from trainwright.api.trainjob import TrainJob
+from trainwright.cli.build_train_job import Entry
+from trainwright.cli.caller_python import CallerPython, find_caller_python
+from trainwright.cli.code_sources import CodeSource, RunWords, WorkingDirectory
+from trainwright.cli.entries import find_entry
 from trainwright.cli.shipped_runtimes import provide_runtime
 from trainwright.cli.target_names import TargetName
-from trainwright.cli.targets import LogLine, LogRequest
+from trainwright.cli.targets import LogLine, LogRequest, Packed
 from trainwright.cli.targets.image_notice import list_ignored_images
 from trainwright.cluster.local.paths import StatePaths, build_state_paths
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.cluster.port import Cluster
+from trainwright.errors import UsageError
 from trainwright.runner.pods.logs import OutputLine, list_ranks, read_logs
 from trainwright.runner.supervisor.daemon import hurry_supervisor, start_supervisor
 from trainwright.runner.supervisor.job_folder import forget_job
@@ -39,8 +45,10 @@ class LocalTarget:
     """Jobs as processes of this machine."""
 
     name = TargetName.LOCAL
+    admits_writes = False
 
-    def __init__(self, paths: StatePaths) -> None:
+    def __init__(self, paths: StatePaths, namespace: str) -> None:
+        self.namespace = namespace
         self._paths = paths
         self._cluster = LocalCluster(paths.store)
 
@@ -52,6 +60,30 @@ class LocalTarget:
     def cluster(self) -> Cluster:
         """The objects."""
         return self._cluster
+
+    def list_shipped_runtimes(self) -> Mapping[str, ClusterTrainingRuntime]:
+        """Return them all: the one that a job names is put into the store with it."""
+        return load_shipped_runtimes()
+
+    def find_entry(self, words: RunWords, code: CodeSource) -> Entry:
+        """Return what the words start on this machine."""
+        if not isinstance(code, WorkingDirectory):
+            raise UsageError(
+                f"{code.option} says how code gets to a cluster; jobs run in this directory: leave it out"
+            )
+        return find_entry(words.module, words.words, words.after_dashes, os.environ.get("PATH"))
+
+    def find_python(self) -> CallerPython | None:
+        """Return the Python of the caller's shell."""
+        return find_caller_python(os.environ)
+
+    def pack(self, train_job: TrainJob, runtime: Runtime, entry: Entry, code: CodeSource) -> Packed:  # noqa: ARG002
+        """Return the job as it is: its code is here."""
+        return Packed(train_job=train_job)
+
+    async def submit(self, packed: Packed) -> Json:
+        """Create the job."""
+        return await self._cluster.create(build_object(packed.train_job))
 
     def build_annotations(self) -> dict[str, str]:
         """Return where the job is submitted, so that relative names keep their meaning."""
@@ -78,12 +110,19 @@ class LocalTarget:
         finally:
             self._cluster = LocalCluster(self._paths.store)
 
-    async def preview(self, obj: Json, field_manager: str) -> Json:
-        """Return what applying the object would store, without storing it."""
+    async def preview(self, obj: Json, field_manager: str, *, force: bool = True) -> Json:  # noqa: ARG002
+        """Return what applying the object would store: nobody else applies here, so always by force."""
         return await self._cluster.preview_apply(obj, field_manager)
 
-    async def read_logs(self, train_job: TrainJob, request: LogRequest) -> AsyncIterator[LogLine]:
+    async def read_logs(
+        self,
+        train_job: TrainJob,
+        request: LogRequest,
+        tell: Callable[[str], None],  # noqa: ARG002 (pods are here at once)
+    ) -> AsyncIterator[LogLine]:
         """Yield output of the job; when following, until its supervisor ends: it outlives the last line."""
+        if request.previous:
+            raise UsageError("on this machine logs hold the output of every attempt: leave out --previous")
         job = self._paths.job(train_job.metadata.uid or "")
         lines = read_logs(
             job.pods,
@@ -95,7 +134,7 @@ class LocalTarget:
         async for line in lines:
             yield LogLine(source=_name_source(train_job.metadata.name, line), text=line.text)
 
-    def list_ranks(self, meta: ObjectMeta) -> list[int]:
+    async def list_ranks(self, meta: ObjectMeta) -> list[int]:
         """Return the ranks that have printed something."""
         return list(list_ranks(self._paths.job(meta.uid or "").pods))
 
@@ -150,10 +189,10 @@ def _name_source(job: str, line: OutputLine) -> str:
 
 
 @asynccontextmanager
-async def open_local() -> AsyncIterator[LocalTarget]:
+async def open_local(namespace: str) -> AsyncIterator[LocalTarget]:
     """Open this user's store. Raises StateDirectoryError."""
     paths = build_state_paths(os.environ, Path.home())
-    target = LocalTarget(paths)
+    target = LocalTarget(paths, namespace)
     try:
         yield target
     finally:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainwright.cli.completion import complete_job_names
-from trainwright.cli.options import Namespace, On, Output, OutputFormat
+from trainwright.cli.options import Context, Kubeconfig, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
     from trainwright.cli.targets import Target
@@ -19,7 +19,9 @@ def delete(
         typer.Argument(help="Names of TrainJobs.", metavar="NAME...", autocompletion=complete_job_names),
     ],
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Delete jobs with all that belongs to them.
@@ -27,8 +29,10 @@ def delete(
     Ends their processes and removes output and history. Returns when no process is left.
     """
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    run_on_target(on, lambda target: _delete(target, namespace, names, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _delete(target, target.namespace, names, output))
 
 
 async def _delete(target: Target, namespace: str, names: list[str], output: OutputFormat) -> None:

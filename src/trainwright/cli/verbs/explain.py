@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainwright.cli.options import JobName, Namespace, On, Output, OutputFormat
+from trainwright.cli.options import Context, JobName, Kubeconfig, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
     from trainwright.cli.targets import Target
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 def explain(
     name: JobName,
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Explain why a job failed, or does not run.
@@ -21,8 +23,10 @@ def explain(
     Prints the cause, what to do about it, and what each layer says, from the TrainJob to the container.
     """
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    run_on_target(on, lambda target: _explain(target, namespace, name, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _explain(target, target.namespace, name, output))
 
 
 async def _explain(target: Target, namespace: str, name: str, output: OutputFormat) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.options import JobName, Namespace, On, Output, OutputFormat
+from trainwright.cli.options import Context, JobName, Kubeconfig, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
     from trainwright.cli.targets import Target
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def get(
     name: JobName,
+    *,
     plot: Annotated[
         str | None,
         typer.Option(
@@ -21,13 +22,17 @@ def get(
         ),
     ] = None,
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show one job: state, progress, metrics and cause."""
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    run_on_target(on, lambda target: _get(target, namespace, name, plot, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _get(target, target.namespace, name, plot, output))
 
 
 async def _get(target: Target, namespace: str, name: str, plot: str | None, output: OutputFormat) -> None:
@@ -53,7 +58,7 @@ async def _get(target: Target, namespace: str, name: str, plot: str | None, outp
         write_plot(Path(plot), reports, name, format_outcome(train_job, now))
         say(f"metrics of {name} are drawn in {plot}")
     if wants_table(output):
-        nodes = await list_runtime_nodes(target.cluster)
+        nodes = await list_runtime_nodes(target, namespace)
         write_data(format_card(train_job, nodes, reports, now, wide=output is OutputFormat.WIDE))
     else:
         print_object(body, output)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.options import Namespace, On, Output, OutputFormat
+from trainwright.cli.options import Context, Kubeconfig, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
     from trainwright.api.meta import Json, ObjectKey
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def list_jobs(
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     all_namespaces: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")
     ] = False,
@@ -23,9 +25,10 @@ def list_jobs(
 ) -> None:
     """List jobs with state, progress and age."""
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    scope = None if all_namespaces else namespace
-    run_on_target(on, lambda target: _list(target, scope, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _list(target, None if all_namespaces else target.namespace, output))
 
 
 async def _list(target: Target, namespace: str | None, output: OutputFormat) -> None:
@@ -41,19 +44,21 @@ async def _list(target: Target, namespace: str | None, output: OutputFormat) -> 
     elif not jobs:
         say("no TrainJobs" + (f" in namespace {namespace!r}" if namespace is not None else ""))
     else:
-        nodes = await _read_runtime_nodes(target, jobs)
+        nodes = await _read_runtime_nodes(target, namespace, jobs)
         write_data(
             _format_jobs(jobs, nodes, wide=output is OutputFormat.WIDE, with_namespace=namespace is None)
         )
 
 
-async def _read_runtime_nodes(target: Target, jobs: list[Json]) -> dict[ObjectKey, int]:
+async def _read_runtime_nodes(
+    target: Target, namespace: str | None, jobs: list[Json]
+) -> dict[ObjectKey, int]:
     """Return the node counts that runtimes bring; looked up only where a job leaves the number open."""
     from trainwright.cli.runtime_lookup import list_runtime_nodes
 
     if all(((job.get("spec") or {}).get("trainer") or {}).get("numNodes") is not None for job in jobs):
         return {}
-    return await list_runtime_nodes(target.cluster)
+    return await list_runtime_nodes(target, namespace)
 
 
 def _format_jobs(jobs: list[Json], nodes: dict[ObjectKey, int], *, wide: bool, with_namespace: bool) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.options import JobName, Namespace, On, Output, OutputFormat
+from trainwright.cli.options import Context, JobName, Kubeconfig, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
     from trainwright.api.trainjob import TrainJob
@@ -17,15 +17,26 @@ def logs(
     name: JobName,
     *,
     rank: Annotated[
-        int | None, typer.Option(min=0, metavar="R", help="Only this rank. Default: all.", show_default=False)
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="R",
+            help="Only this rank; on a cluster this training node. Default: all.",
+            show_default=False,
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on until the job ends.")] = False,
     tail: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Only the last N lines of each rank.", show_default=False),
     ] = None,
+    previous: Annotated[
+        bool, typer.Option("--previous", "-p", help="Of the containers before they were restarted.")
+    ] = False,
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Print what the ranks of a job printed.
@@ -33,41 +44,47 @@ def logs(
     Each line has its rank in front, unless --rank names one; -o json prints a JSON object a line.
     """
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import LogRequest, Where
     from trainwright.errors import UsageError
 
     if output not in {OutputFormat.TABLE, OutputFormat.WIDE, OutputFormat.JSON}:
         raise UsageError(f"logs are text or JSON lines: use `-o table` or `-o json`, not {str(output)!r}")
-    from trainwright.cli.targets import LogRequest
-
-    request = LogRequest(rank=rank, follow=follow, tail=tail)
-    run_on_target(on, lambda target: _logs(target, namespace, name, request, output))
+    if follow and previous:
+        raise UsageError("--previous is of containers that have ended: leave out --follow")
+    request = LogRequest(rank=rank, follow=follow, tail=tail, previous=previous)
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _logs(target, target.namespace, name, request, output))
 
 
 async def _logs(target: Target, namespace: str, name: str, request: LogRequest, output: OutputFormat) -> None:
     from trainwright.api.encoding import build_json
-    from trainwright.cli.console import write_data
+    from trainwright.cli.console import say, write_data
     from trainwright.cli.finding import get_train_job
     from trainwright.cli.log_lines import format_log_line
     from trainwright.cli.printing import encode_line
 
     job = await get_train_job(target.cluster, namespace, name)
     has_output = False
-    async for line in target.read_logs(job, request):
+    async for line in target.read_logs(job, request, say):
         has_output = True
         if output is OutputFormat.JSON:
             write_data(encode_line(build_json(line)))
         else:
             write_data(format_log_line(line, with_source=request.rank is None))
     if not has_output and request.tail != 0:
-        _explain_silence(target, job, request.rank)
+        await _explain_silence(target, job, request)
 
 
-def _explain_silence(target: Target, job: TrainJob, rank: int | None) -> None:
+async def _explain_silence(target: Target, job: TrainJob, request: LogRequest) -> None:
     from trainwright.cli.console import say
     from trainwright.cli.job_rows import get_phase
     from trainwright.errors import NotFound
 
-    ranks = target.list_ranks(job.metadata)
+    rank = request.rank
+    ranks = await target.list_ranks(job.metadata)
     if rank is not None and ranks and rank not in ranks:
         raise NotFound("Rank", str(rank), f"{job.metadata.name} has ranks {', '.join(map(str, ranks))}")
-    say(f"{job.metadata.name} is {get_phase(job)} and has printed nothing")
+    if request.previous:
+        say(f"no container of {job.metadata.name} was restarted in its pod")
+    else:
+        say(f"{job.metadata.name} is {get_phase(job)} and has printed nothing")

@@ -4,33 +4,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainwright.cli.options import Files, Namespace, ObjectsFormat, ObjectsOutput, On
+from trainwright.cli.options import (
+    Context,
+    Files,
+    Kubeconfig,
+    Live,
+    Namespace,
+    ObjectsFormat,
+    ObjectsOutput,
+    On,
+)
 
 if TYPE_CHECKING:
     from trainwright.cli.manifests import Manifests
-    from trainwright.cli.targets import Target
+    from trainwright.cli.targets import AdmissionSource
 
 
 def render(
     files: Files,
+    *,
+    live: Live = False,
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: ObjectsOutput = ObjectsFormat.YAML,
 ) -> None:
     """Print the objects that TrainJobs become; change nothing.
 
-    The runtime of a TrainJob is looked for in the same files, then among the installed ones, then among the
-    shipped ones.
+    The runtime of a TrainJob is looked for in the same files, then among the shipped ones;
+    on this machine, and with --live on a cluster, also among the installed ones.
     -o yaml prints YAML documents, -o json a list.
     """
     from trainwright.cli.manifests import read_manifests
-    from trainwright.cli.session import run_on_target
+    from trainwright.cli.session import check_offline, run_on_target
+    from trainwright.cli.targets import Where
 
     manifests = read_manifests(files)
-    run_on_target(on, lambda target: _render(target, manifests, namespace, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run = run_on_target if live else check_offline
+    run(where, lambda target: _render(target, manifests, target.namespace, output))
 
 
-async def _render(target: Target, manifests: Manifests, namespace: str, output: ObjectsFormat) -> None:
+async def _render(
+    target: AdmissionSource, manifests: Manifests, namespace: str, output: ObjectsFormat
+) -> None:
     from trainwright.cli.admitting import admit_manifests
     from trainwright.cli.console import warn, write_data
     from trainwright.cli.printing import format_documents, format_json, format_name

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from trainwright.cli.options import Namespace, On, Output, OutputFormat, RuntimeName
+from trainwright.cli.options import Context, Kubeconfig, Namespace, On, Output, OutputFormat, RuntimeName
 
 if TYPE_CHECKING:
     from trainwright.api.runtime import Runtime
     from trainwright.api.trainjob import TrainJob
-    from trainwright.cli.build_train_job import Entry, RunRequest
-    from trainwright.cli.caller_python import CallerPython
-    from trainwright.cli.targets import Target
+    from trainwright.cli.build_train_job import Asked, Entry
+    from trainwright.cli.targets import Packed, Target
 
 _AFTER_DASHES = "trainwright.after_dashes"
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes: no vowels, no digits that look like letters
@@ -96,28 +95,50 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the TrainJob instead of running it.")
     ] = False,
+    code_volume: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLAIM[:FOLDER]",
+            help="On a cluster: the code is in this volume, instead of being sent from here.",
+            show_default=False,
+        ),
+    ] = None,
+    code_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="On a cluster: the code is in this tar archive, which each node downloads.",
+            show_default=False,
+        ),
+    ] = None,
+    no_code: Annotated[
+        bool, typer.Option("--no-code", help="On a cluster: the code is in the image; send nothing.")
+    ] = False,
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Run a script or program as a training job; follow it.
 
     SCRIPT is a Python file or an executable. What stands after -- goes to it; without SCRIPT and -m it is the
-    program to run. Ctrl-C stops the job, a second ctrl-C kills it.
+    program to run. Ctrl-C stops the job, a second ctrl-C kills it. To a cluster the working directory is sent
+    along, except for what .gitignore and .trainwrightignore name.
     """
-    import os
-
-    from trainwright.cli.build_train_job import RunRequest, parse_process_count
-    from trainwright.cli.caller_python import find_caller_python
+    from trainwright.cli.build_train_job import Asked, parse_process_count
+    from trainwright.cli.code_sources import RunWords, parse_code_options
     from trainwright.cli.durations import parse_duration
-    from trainwright.cli.entries import find_entry
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    entry = find_entry(module, words or [], ctx.meta[_AFTER_DASHES], os.environ.get("PATH"))
-    request = RunRequest(
-        entry=entry,
-        name=name if name is not None else _make_name(entry),
-        namespace=namespace,
+    behind = ctx.meta[_AFTER_DASHES]
+    asked = Asked(
+        words=RunWords(
+            module=module, words=tuple(words or ()), after_dashes=None if behind is None else tuple(behind)
+        ),
+        code=parse_code_options(code_volume, code_url, none=no_code),
+        name=name,
         runtime=runtime,
         env=_read_env(env or [], env_file or []),
         image=image,
@@ -127,13 +148,9 @@ def run(
         deadline_seconds=None if deadline is None else parse_duration(deadline, "--deadline"),
         ttl_seconds=None if ttl is None else parse_duration(ttl, "--ttl"),
     )
-    python = find_caller_python(os.environ)
-    if dry_run:
-        run_on_target(on, lambda target: _print(target, request, python, output))
-    elif detach:
-        run_on_target(on, lambda target: _start_and_leave(target, request, python, output))
-    else:
-        run_on_target(on, lambda target: _start_and_follow(target, request, python, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    start = _print if dry_run else _start_and_leave if detach else _start_and_follow
+    run_on_target(where, lambda target: start(target, asked, output))
 
 
 def _make_name(entry: Entry) -> str:
@@ -156,24 +173,20 @@ def _read_env(options: list[str], files: list[str]) -> dict[str, str]:
     return env | parse_env_options(options, os.environ)
 
 
-async def _print(
-    target: Target, request: RunRequest, python: CallerPython | None, output: OutputFormat
-) -> None:
+async def _print(target: Target, asked: Asked, output: OutputFormat) -> None:
     from trainwright.api.encoding import build_object
     from trainwright.cli.reporting import print_object
 
-    train_job, _ = await _build(target, request, python)
-    print_object(build_object(train_job), output)
+    packed, _ = await _build(target, asked)
+    print_object(build_object(packed.train_job), output)
 
 
-async def _start_and_leave(
-    target: Target, request: RunRequest, python: CallerPython | None, output: OutputFormat
-) -> None:
+async def _start_and_leave(target: Target, asked: Asked, output: OutputFormat) -> None:
     from trainwright.api.encoding import build_object
     from trainwright.cli.console import say, write_data
     from trainwright.cli.reporting import print_object, wants_table
 
-    train_job = await _start(target, request, python)
+    train_job = await _start(target, asked)
     if wants_table(output):
         write_data(train_job.metadata.name)
         say(f"follow it with `trainwright logs {train_job.metadata.name} --follow`")
@@ -181,9 +194,7 @@ async def _start_and_leave(
         print_object(build_object(train_job), output)
 
 
-async def _start_and_follow(
-    target: Target, request: RunRequest, python: CallerPython | None, output: OutputFormat
-) -> None:
+async def _start_and_follow(target: Target, asked: Asked, output: OutputFormat) -> None:
     from datetime import UTC, datetime
 
     from trainwright.cli.console import say
@@ -197,12 +208,13 @@ async def _start_and_follow(
 
     wants_object = not wants_table(output)
     with catch_signals() as signals:
-        train_job = await _start(target, request, python)
+        train_job = await _start(target, asked)
         with build_display(output_is_talk=wants_object) as display:
             follower = Follower(target, train_job, display, signals)
             ended = await follower.follow()
     if wants_object:
-        print_object(await get_train_job_json(target.cluster, request.namespace, request.name), output)
+        meta = train_job.metadata
+        print_object(await get_train_job_json(target.cluster, meta.namespace or "", meta.name), output)
     say(format_end(ended, datetime.now(UTC)))
     if follower.signal_received is not None:
         raise typer.Exit(128 + follower.signal_received)
@@ -213,14 +225,14 @@ async def _start_and_follow(
         raise JobFailed(format_failure(ended))
 
 
-async def _start(target: Target, request: RunRequest, python: CallerPython | None) -> TrainJob:
-    from trainwright.api.encoding import build_object, parse_object
+async def _start(target: Target, asked: Asked) -> TrainJob:
+    from trainwright.api.encoding import parse_object
     from trainwright.api.trainjob import TrainJob
     from trainwright.cli.console import say
     from trainwright.cli.stopping import build_key
 
-    train_job, runtime = await _build(target, request, python)
-    stored = parse_object(await target.cluster.create(build_object(train_job)), TrainJob)
+    packed, runtime = await _build(target, asked)
+    stored = parse_object(await target.submit(packed), TrainJob)
     for notice in target.list_notices(stored, runtime):
         say(notice)
     try:
@@ -232,21 +244,20 @@ async def _start(target: Target, request: RunRequest, python: CallerPython | Non
     return stored
 
 
-async def _build(
-    target: Target, request: RunRequest, python: CallerPython | None
-) -> tuple[TrainJob, Runtime]:
-    """Return the job as it will be stored, checked, and its runtime."""
-    import msgspec
-
+async def _build(target: Target, asked: Asked) -> tuple[Packed, Runtime]:
+    """Return the job as it will be created, checked, and its runtime."""
     from trainwright.cli.admitting import admit_new
     from trainwright.cli.build_train_job import build_train_job
     from trainwright.cli.console import warn
     from trainwright.cli.runtime_lookup import choose_runtime, list_runtimes
 
-    known = await list_runtimes(target.cluster, request.namespace)
+    entry = target.find_entry(asked.words, asked.code)
+    name = asked.name if asked.name is not None else _make_name(entry)
+    request = asked.place(entry, name, target.namespace, target.build_annotations())
+    python = target.find_python()
+    known = await list_runtimes(target, target.namespace)
     runtime, choice = choose_runtime(known, request, python)
-    placed = msgspec.structs.replace(request, annotations=target.build_annotations())
-    train_job = build_train_job(placed, choice, python)
-    for warning in admit_new(train_job, runtime, known):
+    packed = target.pack(build_train_job(request, choice, python), runtime, entry, asked.code)
+    for warning in admit_new(packed.train_job, runtime, known):
         warn(warning)
-    return train_job, runtime
+    return packed, runtime

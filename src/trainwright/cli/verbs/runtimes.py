@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainwright.cli.completion import complete_runtime_names
-from trainwright.cli.options import Namespace, On, Output, OutputFormat
+from trainwright.cli.options import Context, Kubeconfig, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
     from trainwright.cli.targets import Target
@@ -22,19 +22,36 @@ runtimes = typer.Typer(
 
 @runtimes.callback()
 def _default(
-    ctx: typer.Context, on: On = None, namespace: Namespace = "default", output: Output = OutputFormat.TABLE
+    ctx: typer.Context,
+    on: On = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """List runtimes, or print one."""
     if ctx.invoked_subcommand is None:
-        list_all(on, namespace, output)
+        list_all(on, namespace, context, kubeconfig, output)
+    elif (on, namespace, context, kubeconfig) != (None,) * 4 or output is not OutputFormat.TABLE:
+        from trainwright.errors import UsageError
+
+        raise UsageError(f"write the options behind {ctx.invoked_subcommand!r}")
 
 
 @runtimes.command("list")
-def list_all(on: On = None, namespace: Namespace = "default", output: Output = OutputFormat.TABLE) -> None:
+def list_all(
+    on: On = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
     """List the runtimes that jobs of the namespace can use."""
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    run_on_target(on, lambda target: _list(target, namespace, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _list(target, target.namespace, output))
 
 
 @runtimes.command("get")
@@ -44,13 +61,17 @@ def get_one(
         typer.Argument(help="Name of the runtime.", metavar="NAME", autocompletion=complete_runtime_names),
     ],
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.YAML,
 ) -> None:
     """Print one runtime: the namespace's own, else the installed one, else the shipped one."""
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    run_on_target(on, lambda target: _get(target, namespace, name, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _get(target, target.namespace, name, output))
 
 
 async def _list(target: Target, namespace: str, output: OutputFormat) -> None:
@@ -61,7 +82,7 @@ async def _list(target: Target, namespace: str, output: OutputFormat) -> None:
     from trainwright.cli.runtime_rows import HEADER, WIDE_HEADER, build_row, build_wide_row
     from trainwright.cli.tables import format_table
 
-    known = await list_runtimes(target.cluster, namespace)
+    known = await list_runtimes(target, namespace)
     objects = [build_object(entry.runtime) for entry in known]
     if not wants_table(output):
         print_objects(objects, output)
@@ -79,7 +100,7 @@ async def _get(target: Target, namespace: str, name: str, output: OutputFormat) 
     from trainwright.cli.runtime_rows import HEADER, WIDE_HEADER, build_row, build_wide_row
     from trainwright.cli.tables import format_table
 
-    known = await list_runtimes(target.cluster, namespace)
+    known = await list_runtimes(target, namespace)
     runtime = find_runtime(known, name)
     found = next(entry for entry in known if entry.runtime is runtime)
     if output is OutputFormat.TABLE:

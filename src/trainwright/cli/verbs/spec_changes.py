@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.options import JobName, Namespace, On, Output, OutputFormat
+from trainwright.cli.options import Context, JobName, Kubeconfig, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
     from trainwright.cli.targets import Target
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def suspend(
     name: JobName,
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Pause a job until it is resumed.
@@ -23,35 +25,46 @@ def suspend(
     Ends its processes; a suspended job holds nothing. Returns when no process is left.
     """
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    run_on_target(on, lambda target: _suspend(target, namespace, name, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _suspend(target, target.namespace, name, output))
 
 
 def resume(
     name: JobName,
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Let a suspended job run again."""
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    run_on_target(on, lambda target: _resume(target, namespace, name, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _resume(target, target.namespace, name, output))
 
 
 def scale(
     name: JobName,
+    *,
     nodes: Annotated[
         int, typer.Option("--nodes", "--nnodes", min=1, metavar="N", help="Number of training nodes.")
     ],
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Change the node count of a suspended job."""
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    run_on_target(on, lambda target: _scale(target, namespace, name, nodes, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _scale(target, target.namespace, name, nodes, output))
 
 
 async def _suspend(target: Target, namespace: str, name: str, output: OutputFormat) -> None:

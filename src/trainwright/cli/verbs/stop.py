@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainwright.cli.options import JobName, Namespace, On, Output, OutputFormat
+from trainwright.cli.options import Context, JobName, Kubeconfig, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
     from trainwright.cli.targets import Target
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 def stop(
     name: JobName,
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """End a job for good.
@@ -21,8 +23,10 @@ def stop(
     Its status, output and history stay. Returns when no process is left.
     """
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
-    run_on_target(on, lambda target: _stop(target, namespace, name, output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _stop(target, target.namespace, name, output))
 
 
 async def _stop(target: Target, namespace: str, name: str, output: OutputFormat) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.options import JobName, Namespace, On, Output, OutputFormat
+from trainwright.cli.options import Context, JobName, Kubeconfig, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
     from trainwright.api.trainjob import TrainJob
@@ -23,13 +23,16 @@ class Goal(StrEnum):
 
 def wait(
     name: JobName,
+    *,
     goal: Annotated[Goal, typer.Option("--for", help="What to wait for.", show_default=False)],
     timeout: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Give up after so long: 90, 90s, 15m, 1h30m.", show_default=False),
     ] = None,
     on: On = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Wait until a job runs or is complete.
@@ -38,9 +41,11 @@ def wait(
     """
     from trainwright.cli.durations import parse_duration
     from trainwright.cli.session import run_on_target
+    from trainwright.cli.targets import Where
 
     seconds = None if timeout is None else parse_duration(timeout, "--timeout")
-    run_on_target(on, lambda target: _wait(target, namespace, name, (goal, seconds), output))
+    where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    run_on_target(where, lambda target: _wait(target, target.namespace, name, (goal, seconds), output))
 
 
 async def _wait(
@@ -86,8 +91,11 @@ async def _wait_for(target: Target, job: TrainJob, goal: Goal) -> None:
 
 
 def _describe(job: TrainJob) -> str:
-    from trainwright.cli.job_rows import get_phase
+    from datetime import UTC, datetime
+
+    from trainwright.cli.job_rows import explain_untouched, get_phase
     from trainwright.cli.verdict import format_cause
 
     cause = job.status.cause if job.status else None
-    return get_phase(job) + (f"\n{format_cause(cause)}" if cause else "")
+    untouched = explain_untouched(job, datetime.now(UTC))
+    return get_phase(job) + (f"\n{format_cause(cause)}" if cause else f"\n{untouched}" if untouched else "")

@@ -23,7 +23,7 @@ PYTHON_PATH_ENV = "PYTHONPATH"
 
 def path_for_jobs(folder: Path) -> Path:
     """Return the folder to put on PYTHONPATH, below `folder`; made once per content, whole or not at all."""
-    sources = {path.name: path.read_bytes() for path in _list_sources()}
+    sources = read_sources()
     digest = hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:12]
     target = folder / digest
     if target.is_dir():
@@ -52,5 +52,7 @@ def build_python_path(environment: Mapping[str, str], path: Path) -> str:
     return f"{own}{os.pathsep}{path}" if own else str(path)
 
 
-def _list_sources() -> list[Path]:
-    return sorted(Path(trainwright.progress.__file__).parent.glob("*.py"))
+def read_sources() -> dict[str, bytes]:
+    """Return the files of `trainwright.progress`, by name."""
+    paths = sorted(Path(trainwright.progress.__file__).parent.glob("*.py"))
+    return {path.name: path.read_bytes() for path in paths}
