@@ -30,15 +30,17 @@ def test_a_job_runs_and_completes(kind: str) -> None:
     assert world.status.cause is None
 
 
-def test_a_job_stays_running_between_the_end_of_its_pods_and_their_being_counted() -> None:
-    """1. The pods run. 2. They end: not ready any more. 3. The Job is not counted as succeeded yet."""
-    world = World(train_job(), runtime())
+@pytest.mark.parametrize("happens", ["the pods end", "a pod is no longer ready"])
+def test_a_job_stays_running_while_its_pods_end_and_are_not_counted_yet(happens: str) -> None:
+    """1. The pods run. 2. They end, or are about to: not ready. 3. No Job is counted as succeeded yet."""
+    world = World(train_job(num_nodes=2), runtime())
     world.settle()
     world.run_pods()
     world.settle()
-    world.finish_pods()
+    if happens == "the pods end":
+        world.finish_pods()
     assert world.job_set is not None
-    zeros = [{"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}]
+    zeros = [{"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]
     status = {**world.job_set["status"], "replicatedJobsStatus": zeros}
     world.objects["JobSet", JOB] = {**world.job_set, "status": status}
     world.rest()

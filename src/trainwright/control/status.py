@@ -227,9 +227,9 @@ def _derive_phase(
 ) -> str:
     """Return the one word for people.
 
-    Running once every Job of the trainer is ready or has succeeded (case B006), initializers aside; a job
-    that was restarted has been there. A Job whose pod has ended counts as well: for a moment it is neither
-    ready any more nor counted as succeeded. Queued is suspended for a queue.
+    Running once every Job of the trainer is ready, has succeeded, or has all its pods at work or done (case
+    B006), initializers aside; a job that was restarted has been there. The counters alone would not do: a pod
+    that is about to end is no longer ready, and not yet counted. Queued is suspended for a queue.
     """
     if view.is_suspended:
         return QUEUED if QUEUE_LABEL in (view.job.metadata.labels or {}) else SUSPENDED
@@ -243,20 +243,27 @@ def _derive_phase(
         for entry in view.job_set.spec.replicated_jobs
         if _get_ancestor({"template": entry.template}) == ANCESTOR_TRAINER
     } or set(replicas)
-    ended = Counter(name for name, _ in _list_jobs_with_ended_pods(view))
-    up = {entry.name: entry.ready + entry.succeeded + ended[entry.name] for entry in jobs_status or ()}
+    started = _count_started_jobs(view)
+    up = {entry.name: max(entry.ready + entry.succeeded, started[entry.name]) for entry in jobs_status or ()}
     is_running = bool(trainers) and all(up.get(name, 0) >= max(replicas[name], 1) for name in trainers)
     return RUNNING if is_running else CREATED
 
 
-def _list_jobs_with_ended_pods(view: View) -> set[tuple[str, int]]:
-    """Return the Jobs of this attempt, by replicated job and index, that have a pod which ran and ended."""
-    places = {
-        find_place(pod.metadata)
-        for pod in view.pods
-        if not is_live(pod) and is_of_current_attempt(pod.metadata, view.job_set)
-    }
-    return {(place.replicated_job, place.job_index) for place in places}
+def _count_started_jobs(view: View) -> Counter[str]:
+    """Return per replicated job how many Jobs have all their pods at work, or ended since."""
+    begun: dict[tuple[str, int], set[int]] = {}
+    for pod in view.pods:
+        if pod.status.phase not in ("Pending", "Unknown") and is_of_current_attempt(
+            pod.metadata, view.job_set
+        ):
+            place = find_place(pod.metadata)
+            begun.setdefault((place.replicated_job, place.job_index), set()).add(place.rank)
+    started: Counter[str] = Counter()
+    for job in view.jobs:
+        place = find_place(job.metadata)
+        ranks = begun.get((place.replicated_job, place.job_index), ())
+        started[place.replicated_job] += len(ranks) >= max(job.spec.parallelism or 1, 1)
+    return started
 
 
 def _get_restarts(view: View, jobs_status: Sequence[JobStatus] | None) -> int | None:
