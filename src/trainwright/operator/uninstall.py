@@ -120,20 +120,32 @@ async def plan_removal(transport: Transport, namespace: str, *, delete_jobs: boo
 
 
 async def remove(transport: Transport, removal: Removal, tell: Tell) -> None:
-    """Delete everything in a plan. Raises InstallationIncomplete where something cannot be deleted."""
-    for done, place in enumerate(removal.places):
-        try:
+    """Delete everything in a plan, and wait until it is gone.
+
+    Raises InstallationIncomplete where something cannot be deleted.
+    """
+    going: list[Place] = []
+    done = 0
+    place = None
+    try:
+        for place in removal.places:
             if place.resource.kind == CRD_KIND:
                 await _release_objects(transport, place)
             was_there = await delete_object(transport, place)
-            if place.resource.kind in (CRD_KIND, "Namespace"):
-                await _wait_until_gone(transport, place)
-        except (ApiError, TargetUnreachable) as error:
-            rest = f"{done} of {len(removal.places)} objects are deleted"
-            raise InstallationIncomplete(
-                f"{place}: {error}\n{rest}; run the same command again to go on"
-            ) from error
-        tell(f"{place} {'deleted' if was_there else 'was gone'}")
+            if was_there and place.resource.kind in (CRD_KIND, "Namespace"):
+                going.append(place)  # only asked to go: what is in it goes first
+                continue
+            done += 1
+            tell(f"{place} {'deleted' if was_there else 'was gone'}")
+        for place in going:
+            await _wait_until_gone(transport, place)
+            done += 1
+            tell(f"{place} deleted")
+    except (ApiError, TargetUnreachable) as error:
+        rest = f"{done} of {len(removal.places)} objects are deleted"
+        raise InstallationIncomplete(
+            f"{place}: {error}\n{rest}; run the same command again to go on"
+        ) from error
 
 
 def _order(place: Place) -> int:

@@ -1,0 +1,208 @@
+"""The shipped roles on a real API server: exactly what the operator sends is allowed, and nothing else."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from kube.control_plane import ControlPlane
+from trainwright.api.meta import Json
+
+pytest.importorskip("cryptography", reason="NOT TESTED: needs the extra `operator` (cryptography)")
+
+from kube.admitting import build_url, send
+from trainwright.manifests.access import (
+    EDIT,
+    VIEW,
+    VIEW_CLUSTER_RUNTIMES,
+    build_operator_access,
+    build_user_access,
+)
+from trainwright.manifests.names import (
+    CERTIFICATE_SECRET,
+    LEASE,
+    MUTATING_CONFIGURATION,
+    OPERATOR,
+    PUBLIC_CONFIG_MAP,
+    VALIDATING_CONFIGURATION,
+)
+from trainwright.manifests.settings import InstallSettings
+
+HOME = "rights-home"  # where the operator is installed
+ELSEWHERE = "rights-elsewhere"
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+READ = {"get", "list", "watch"}
+TRAINER = "trainer.kubeflow.org"
+ADMISSION = "admissionregistration.k8s.io"
+
+# What is asked about: (group, resource, name). Names where a right could be narrowed by one.
+ASKED = (
+    ("", "configmaps", ""),
+    ("", "secrets", ""),
+    ("", "secrets", CERTIFICATE_SECRET),
+    ("", "pods", ""),
+    ("", "pods/log", ""),
+    ("", "pods/exec", ""),
+    ("", "events", ""),
+    ("", "nodes", ""),
+    ("", "namespaces", ""),
+    ("", "serviceaccounts", ""),
+    ("", "serviceaccounts/token", ""),
+    ("", "persistentvolumeclaims", ""),
+    ("apps", "deployments", ""),
+    ("batch", "jobs", ""),
+    ("jobset.x-k8s.io", "jobsets", ""),
+    ("jobset.x-k8s.io", "jobsets/status", ""),
+    (TRAINER, "trainjobs", ""),
+    (TRAINER, "trainjobs/status", ""),
+    (TRAINER, "trainjobs/finalizers", ""),
+    (TRAINER, "trainingruntimes", ""),
+    (TRAINER, "clustertrainingruntimes", ""),
+    (ADMISSION, "mutatingwebhookconfigurations", ""),
+    (ADMISSION, "mutatingwebhookconfigurations", MUTATING_CONFIGURATION),
+    (ADMISSION, "validatingwebhookconfigurations", ""),
+    (ADMISSION, "validatingwebhookconfigurations", VALIDATING_CONFIGURATION),
+    ("coordination.k8s.io", "leases", ""),
+    ("coordination.k8s.io", "leases", LEASE),
+    ("authentication.k8s.io", "tokenreviews", ""),
+    ("authorization.k8s.io", "subjectaccessreviews", ""),
+    ("rbac.authorization.k8s.io", "clusterroles", ""),
+    ("rbac.authorization.k8s.io", "clusterrolebindings", ""),
+    ("apiextensions.k8s.io", "customresourcedefinitions", ""),
+)
+Rights = Mapping[tuple[str, str, str], set[str]]
+
+EVERYWHERE: Rights = {
+    ("", "configmaps", ""): READ | {"create", "delete", "patch"},
+    ("", "pods", ""): READ,
+    ("", "events", ""): READ | {"create", "patch"},
+    ("batch", "jobs", ""): READ | {"delete"},
+    ("jobset.x-k8s.io", "jobsets", ""): READ | {"create", "delete", "patch"},
+    (TRAINER, "trainjobs", ""): READ | {"delete"},
+    (TRAINER, "trainjobs/status", ""): {"get", "patch"},
+    (TRAINER, "trainjobs/finalizers", ""): {"update"},
+    (TRAINER, "trainingruntimes", ""): READ | {"patch"},
+    (TRAINER, "clustertrainingruntimes", ""): READ | {"patch"},
+    (ADMISSION, "mutatingwebhookconfigurations", MUTATING_CONFIGURATION): READ | {"update"},
+    (ADMISSION, "validatingwebhookconfigurations", VALIDATING_CONFIGURATION): READ | {"update"},
+    ("authentication.k8s.io", "tokenreviews", ""): {"create"},
+    ("authorization.k8s.io", "subjectaccessreviews", ""): {"create"},
+}
+AT_HOME: Rights = {
+    **EVERYWHERE,
+    ("", "secrets", CERTIFICATE_SECRET): READ | {"update"},
+    ("coordination.k8s.io", "leases", ""): {"create"},
+    ("coordination.k8s.io", "leases", LEASE): READ | {"create", "update"},
+}
+EDITOR: Rights = {
+    ("", "pods", ""): READ,
+    ("", "pods/log", ""): READ,
+    ("", "events", ""): READ,
+    (TRAINER, "trainjobs", ""): READ | {"create", "update", "patch", "delete"},
+    (TRAINER, "trainingruntimes", ""): READ | {"create", "update", "patch", "delete"},
+    (TRAINER, "clustertrainingruntimes", ""): READ,
+}
+VIEWER: Rights = {**EDITOR, (TRAINER, "trainjobs", ""): READ, (TRAINER, "trainingruntimes", ""): READ}
+ANYBODY: Rights = {(TRAINER, "clustertrainingruntimes", ""): READ}
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane with our roles, and with people who have them in one namespace."""
+    settings = InstallSettings(namespace=HOME)
+    for name in (HOME, ELSEWHERE):
+        send(control_plane, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    objects = [*build_operator_access(settings), *build_user_access(settings)]
+    objects += [_build_binding(person, role) for person, role in (("editor", EDIT), ("viewer", VIEW))]
+    for obj in objects:
+        place = obj["metadata"].get("namespace", "")
+        reply = send(control_plane, "POST", build_url(obj, place), obj)
+        assert reply.code == 201, reply.message
+    yield control_plane
+    for obj in objects:
+        place = obj["metadata"].get("namespace", "")
+        send(control_plane, "DELETE", build_url(obj, place, obj["metadata"]["name"]))
+    for name in (HOME, ELSEWHERE):
+        send(control_plane, "DELETE", f"/api/v1/namespaces/{name}")
+
+
+def _build_binding(person: str, role: str) -> Json:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": f"{person}-{uuid.uuid4().hex[:6]}", "namespace": HOME},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": person}],
+    }
+
+
+def is_allowed(
+    plane: ControlPlane, user: str, verb: str, asked: tuple[str, str, str], namespace: str
+) -> bool:
+    group, resource, name = asked
+    plural, _, subresource = resource.partition("/")
+    attributes = {
+        "group": group,
+        "resource": plural,
+        "subresource": subresource,
+        "name": name,
+        "verb": verb,
+        "namespace": namespace,
+    }
+    review = {"spec": {"user": user, "groups": ["system:authenticated"], "resourceAttributes": attributes}}
+    answer = plane.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+def list_rights(plane: ControlPlane, user: str, namespace: str) -> Rights:
+    """Everything of what is asked about that the user may do."""
+    rights = {
+        asked: {verb for verb in VERBS if is_allowed(plane, user, verb, asked, namespace)} for asked in ASKED
+    }
+    return {asked: verbs for asked, verbs in rights.items() if verbs}
+
+
+@pytest.mark.parametrize(
+    ("user", "namespace", "expected"),
+    [
+        (f"system:serviceaccount:{HOME}:{OPERATOR}", HOME, AT_HOME),
+        (f"system:serviceaccount:{HOME}:{OPERATOR}", ELSEWHERE, EVERYWHERE),
+        (f"system:serviceaccount:{HOME}:default", HOME, ANYBODY),
+        ("editor", HOME, EDITOR),
+        ("editor", ELSEWHERE, ANYBODY),
+        ("viewer", HOME, VIEWER),
+        ("stranger", HOME, ANYBODY),
+    ],
+    ids=[
+        "the operator at home",
+        "the operator elsewhere",
+        "another account of its namespace",
+        "an editor",
+        "an editor elsewhere",
+        "a viewer",
+        "anybody",
+    ],
+)
+def test_who_may_do_exactly_what(plane: ControlPlane, user: str, namespace: str, expected: Rights) -> None:
+    assert list_rights(plane, user, namespace) == expected
+
+
+def test_everybody_may_read_the_version_and_no_other_config_map(plane: ControlPlane) -> None:
+    public = ("", "configmaps", PUBLIC_CONFIG_MAP)
+
+    assert {verb for verb in VERBS if is_allowed(plane, "stranger", verb, public, HOME)} == READ
+    assert not is_allowed(plane, "stranger", "get", ("", "configmaps", "kubeflow-trainer-config"), HOME)
+
+
+def test_the_roles_add_themselves_to_those_of_kubernetes(plane: ControlPlane) -> None:
+    """What an aggregation collects is told by labels; the controller that does it does not run here."""
+    for role, builtin in ((EDIT, "edit"), (EDIT, "admin"), (VIEW, "view")):
+        aggregated = plane.call("GET", f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{builtin}")
+        [*selectors] = aggregated["aggregationRule"]["clusterRoleSelectors"]
+        labels = plane.call("GET", f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}")["metadata"][
+            "labels"
+        ]
+        assert any(selector["matchLabels"].items() <= labels.items() for selector in selectors)
+    assert plane.call("GET", f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{VIEW_CLUSTER_RUNTIMES}")
