@@ -53,6 +53,10 @@ class Controller:
         if self._queue is not None:
             self._queue.add_after(key, seconds)
 
+    def count_waiting(self) -> int:
+        """Return how many objects wait for a worker."""
+        return len(self._queue) if self._queue is not None else 0
+
     async def run(self, initial: Callable[[], Iterable[ObjectKey]], stopping: asyncio.Event) -> None:
         """Look at everything once and then at what is asked for, until `stopping` is set.
 

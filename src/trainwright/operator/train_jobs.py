@@ -63,6 +63,10 @@ class TrainJobController:
             await self._controller.run(self._caches.list_train_job_keys, stopping)
             sweeper.cancel()
 
+    def count_waiting(self) -> int:
+        """Return how many TrainJobs wait to be looked at."""
+        return self._controller.count_waiting()
+
     def _see(self, key: ObjectKey, version: str) -> None:
         self._expectations.see(key, version)
         self._ledger.snapshots.see(key)

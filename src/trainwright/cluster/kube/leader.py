@@ -73,6 +73,7 @@ class LeaderElection:
         self._observed: LeaseSpec | None = None
         self._observed_at = 0.0
         self._version = ""
+        self._told = ""
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, run `work` while holding it, release it when `work` ends.
@@ -160,6 +161,7 @@ class LeaderElection:
         if lease.spec != self._observed:
             self._observe(lease)
         if self._is_held_by_another():
+            self._tell_holder()
             return False
         try:
             updated = await self._transport.request(self._build_update(lease))
@@ -179,6 +181,13 @@ class LeaderElection:
             return False
         self._observe(_DECODER.decode(updated))
         return True
+
+    def _tell_holder(self) -> None:
+        """Say once who leads: it may be another controller, which one must stop before this one can begin."""
+        holder = self._observed.holder_identity if self._observed else None
+        if holder and holder != self._told:
+            self._told = holder
+            log.info("waiting for the lease", lease=self._settings.name, held_by=holder)
 
     def _is_held_by_us(self) -> bool:
         return self._observed is not None and self._observed.holder_identity == self._identity
