@@ -175,15 +175,18 @@ JOBS = [
 ]
 
 
+def build_changed_review(obj: Any, old: Any) -> bytes:
+    """The review of an update with any JSON at all for its two objects."""
+    review = build_review(JOBS[0], JOBS[0])
+    review["request"] |= {"object": obj, "oldObject": old}
+    for number in ("NaN", "-Infinity", "Infinity"):  # which JSON does not have
+        review = json.loads(json.dumps(review).replace(number, "0"))
+    return json.dumps(review).encode()
+
+
 @given(mutated(JOBS), mutated(JOBS))
 def test_whatever_stands_in_two_objects_both_webhooks_answer(obj: Any, old: Any) -> None:
-    body = json.dumps({**build_review(JOBS[0], JOBS[0])}).replace("NaN", "0")
-    raw = json.loads(body)
-    raw["request"] |= {"object": obj, "oldObject": old}
-    review = parse_review(
-        json.dumps(raw).replace("NaN", "0").replace("-Infinity", "0").replace("Infinity", "0").encode(),
-        "TrainJob",
-    )
+    review = parse_review(build_changed_review(obj, old), "TrainJob")
     change = read_change(review)
     answer = default_reviewed(change, review, NOW)
     patched = apply_json_patch(review.object or {}, list(answer.patch))
@@ -192,6 +195,17 @@ def test_whatever_stands_in_two_objects_both_webhooks_answer(obj: Any, old: Any)
     assert set(review.object or {}) == set(patched)
     verdict = validate_reviewed(change, review, FACTS)
     assert json.loads(encode_answer(review, verdict))["response"]["allowed"] == (verdict.code == 200)
+
+
+@given(mutated([build_runtime(), build_runtime(kind="ClusterTrainingRuntime")]))
+def test_whatever_stands_in_a_runtime_is_answered(body: Any) -> None:
+    raw = json.loads(build_changed_review(body, None))
+    raw["request"]["kind"]["kind"] = "TrainingRuntime"
+    review = parse_review(json.dumps(raw).encode(), "TrainingRuntime")
+    answer = validate_reviewed_runtime(review)
+
+    assert answer.is_allowed == (answer.errors == ())
+    assert json.loads(encode_answer(review, answer))["response"]["allowed"] == answer.is_allowed
 
 
 # -- validation ----------------------------------------------------------------------------------------------
