@@ -1,1 +1,1 @@
-"""What is installed on a cluster: built from a few settings, and the CRDs, generated from `trainwright.api`."""
+"""What is installed on a cluster, built from a few settings; CRDs are generated from `trainwright.api`."""
