@@ -9,8 +9,8 @@ import pytest
 from template.builders import TORCH, container, replicated_job, runtime_spec, train_job
 from trainwright.api.constants import RANK_FIELD_PATH
 from trainwright.api.meta import Json
-from trainwright.api.runtime import EnvInjection, EnvInjectionTarget, MLPolicy, RuntimeSpec, TorchPolicy
 from trainwright.api.pod import ResourceRequirements
+from trainwright.api.runtime import EnvInjection, EnvInjectionTarget, MLPolicy, RuntimeSpec, TorchPolicy
 from trainwright.api.trainjob import Trainer, TrainJob
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks.contract import ContainerAddition, Contribution, PodAddition
