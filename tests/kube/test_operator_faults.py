@@ -207,19 +207,26 @@ async def test_a_running_job_of_the_peer_is_taken_over_without_touching_it(
         await people.until_phase("Complete")
 
 
-async def test_jobs_go_on_when_the_api_server_comes_back(
+async def test_jobs_go_on_when_the_api_server_goes_away_under_load(
     control_plane: ControlPlane, people: People, operator_connection: Connection
 ) -> None:
-    """1. A job waits. 2. The server goes away and comes back. 3. The job is resumed, and runs."""
+    """1. One job waits, ten are just made. 2. The server goes away and comes back. 3. All run, each once."""
     await people.create(runtime())
+    names = [f"job-{number}" for number in range(10)]
     async with operating(operator_connection, people.namespace):
         await people.create(train_job(suspend=True))
         await people.until_phase("Suspended")
+        for name in names:
+            await people.create(train_job(name))
         control_plane.stop_apiserver()
         await asyncio.to_thread(control_plane.start_apiserver)
         await people.edit({"spec": {"suspend": False}})
-        await people.set_pods("Running", 1)
-        await people.until_phase("Running")
+        for name in ("demo", *names):
+            for pod in await people.until_pods(1, name):
+                await people.set_pod(pod, "Running")
+            status = await people.until_phase("Running", name)
+            assert condition(status, "ResourcesCreated") is None
+    assert len(await people.list("JobSet")) == 11
 
 
 @asynccontextmanager

@@ -234,6 +234,37 @@ async def test_a_job_set_that_was_deleted_by_hand_is_made_again(people: People, 
     ] * 2
 
 
+async def test_a_job_set_that_was_suspended_by_hand_goes_on(people: People, operator: Running) -> None:
+    """Another field manager owns `suspend` by then; the operator takes it back."""
+    await people.create(runtime())
+    await people.create(train_job())
+    await people.set_pods("Running", 1)
+    await people.until_phase("Running")
+    before = await people.edit({"spec": {"suspend": True}}, "JobSet")
+
+    async def is_resumed() -> bool:
+        job_set = await people.find("JobSet")
+        return job_set is not None and job_set["spec"].get("suspend") is False
+
+    await eventually(is_resumed)
+    assert (await people.find("JobSet"))["metadata"]["uid"] == before["metadata"]["uid"]
+    await people.set_pods("Succeeded", 1)
+    await people.until_phase("Complete")
+
+
+async def test_labels_that_others_put_on_a_job_set_stay(people: People, operator: Running) -> None:
+    await people.create(runtime())
+    await people.create(train_job())
+    await people.until_pods(1)
+    await people.edit({"metadata": {"labels": {"team": "a"}}}, "JobSet")
+    await people.edit({"spec": {"suspend": True}})
+    await people.until_pods(0)
+    await people.until_status(lambda status: status["jobsStatus"][0]["active"] == 0)
+    await people.edit({"spec": {"suspend": False}})
+    await people.until_pods(1)
+    assert (await people.find("JobSet"))["metadata"]["labels"]["team"] == "a"
+
+
 async def test_a_job_set_that_ends_and_goes_at_once_still_counts(people: People, operator: Running) -> None:
     plain = runtime()
     plain["spec"]["template"]["spec"]["ttlSecondsAfterFinished"] = 0

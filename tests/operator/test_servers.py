@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
+from trainwright.errors import UsageError
 from trainwright.operator.servers import Server, build_health_app, build_metrics_app
 
 
@@ -90,5 +91,5 @@ async def test_metrics_are_refused_to_who_may_not_read_them() -> None:
 
 async def test_an_address_in_use_is_an_error() -> None:
     async with Server(web.Application(), "127.0.0.1", 0) as first:
-        with pytest.raises(OSError, match="address already in use"):
+        with pytest.raises(UsageError, match=rf"cannot listen on 127\.0\.0\.1:{first.port}: .*in use"):
             await Server(web.Application(), "127.0.0.1", first.port).__aenter__()

@@ -15,6 +15,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from trainwright.errors import UsageError
+
 log = structlog.get_logger(__name__)
 
 # Returns None where all is well, else what is not.
@@ -41,13 +43,16 @@ class Server:
         return int(addresses[0][1]) if addresses else self._port
 
     async def __aenter__(self) -> Server:
-        """Listen. Raises OSError where the address cannot be had."""
+        """Listen. Raises UsageError where the address cannot be had."""
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self._host, self._port, ssl_context=self._context).start()
-        except BaseException:
+        except OSError as error:
             await self._runner.cleanup()
-            raise
+            where = f"{self._host or '*'}:{self._port}"
+            raise UsageError(
+                f"cannot listen on {where}: {error.strerror}; choose another address in the configuration"
+            ) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import msgspec
+import structlog
 
 from trainwright.api.constants import SNAPSHOT_NAME_PREFIX
 from trainwright.api.core import Event
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.port import Writer
 from trainwright.operator.expectations import Expectations
+
+log = structlog.get_logger(__name__)
+
+_ENDS: Final = frozenset({"Complete", "Failed"})
 
 # The version of an object that the caches have, empty for none; None for a kind that is not watched.
 FindVersion = Callable[[ObjectKey], str | None]
@@ -73,15 +79,23 @@ class TrackedWriter:
             return await self._snapshots.write(
                 key, lambda: self._writer.apply(obj, field_manager, force=force)
             )
-        return await self._track(key, self._writer.apply(obj, field_manager, force=force))
+        stored = await self._track(key, self._writer.apply(obj, field_manager, force=force))
+        log.info("applied", kind=key.kind, namespace=key.namespace, name=key.name)
+        return stored
 
     async def patch(self, key: ObjectKey, merge: Json) -> Json:
         """JSON merge patch of everything but the status."""
-        return await self._track(key, self._writer.patch(key, merge))
+        stored = await self._track(key, self._writer.patch(key, merge))
+        log.info("patched", kind=key.kind, namespace=key.namespace, name=key.name, fields=merge)
+        return stored
 
     async def patch_status(self, key: ObjectKey, merge: Json) -> Json:
         """JSON merge patch of the status."""
-        return await self._track(key, self._writer.patch_status(key, merge))
+        stored = await self._track(key, self._writer.patch_status(key, merge))
+        phase = (merge.get("status") or {}).get("phase")
+        tell = log.info if phase in _ENDS else log.debug
+        tell("status written", kind=key.kind, namespace=key.namespace, name=key.name, phase=phase)
+        return stored
 
     async def delete(self, key: ObjectKey, uid: str | None = None) -> None:
         """Delete the object."""
@@ -94,6 +108,7 @@ class TrackedWriter:
             self._expectations.finish(key, "", "")
             raise
         self._expectations.finish_deletion(key)
+        log.info("deleted", kind=key.kind, namespace=key.namespace, name=key.name)
 
     async def record_event(self, event: Event) -> None:
         """Record an event."""

@@ -96,6 +96,7 @@ class Informer(Generic[T]):
         self._list_handlers: list[Callable[[], None]] = []
         self._streams_lists = True
         self._resource_version = ""
+        self._backoff = Backoff()
 
     def add_handler(self, handler: Handler[T]) -> None:
         """Call `handler` with every later difference."""
@@ -107,19 +108,17 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """Keep the store current until cancelled."""
-        backoff = Backoff()
         while True:
             try:
                 if not self._resource_version:
                     await self._fill()
                 else:
                     await self._follow()
-                backoff.reset()
             except ExpiredError:
                 log.info("watch expired, listing again", kind=self.kind)
                 self._resource_version = ""
             except (ApiError, TargetUnreachable) as error:
-                pause = backoff.next_pause(getattr(error, "retry_after", None))
+                pause = self._backoff.next_pause(getattr(error, "retry_after", None))
                 log.warning(
                     "watch interrupted", kind=self.kind, error=str(error), retry_seconds=round(pause, 2)
                 )
@@ -188,6 +187,7 @@ class Informer(Generic[T]):
 
     def _take_in(self, event: WatchEvent) -> str:
         """Apply one event and return the resource version up to which the store is now current."""
+        self._backoff.reset()
         if event.type == "BOOKMARK":
             meta = _BOOKMARK_DECODER.decode(event.object).metadata
             return meta.resource_version or self._resource_version
@@ -204,6 +204,7 @@ class Informer(Generic[T]):
         for difference in self.store.replace([obj for obj in objects if self._is_kept(obj)]):
             self._tell(difference)
         self._resource_version = resource_version
+        self._backoff.reset()
         self.synced.set()
         for handler in self._list_handlers:
             handler()
