@@ -11,7 +11,7 @@ import pytest
 from cluster.kube.scripted_server import ScriptedServer, settle
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.kube.queue import Priority
-from trainwright.operator.caches import Caches
+from trainwright.operator.caches import MANY_PODS, MANY_PODS_SECONDS, Caches
 
 HASH = "0123456789abcdef0123456789abcdef"
 
@@ -20,16 +20,19 @@ class Woken:
     """The names of the TrainJobs that were woken since the last look."""
 
     def __init__(self) -> None:
-        self._keys: list[tuple[ObjectKey, Priority]] = []
+        self._keys: list[tuple[ObjectKey, float]] = []
 
-    def __call__(self, key: ObjectKey, priority: Priority) -> None:
-        self._keys.append((key, priority))
+    def __call__(self, key: ObjectKey, priority: Priority, delay_seconds: float) -> None:
+        self._keys.append((key, delay_seconds))
 
     async def take(self) -> set[str]:
+        return {name for name, _ in await self.take_with_delays()}
+
+    async def take_with_delays(self) -> set[tuple[str, float]]:
         await settle()
-        names = {key.name for key, _ in self._keys}
+        taken = {(key.name, delay) for key, delay in self._keys}
         self._keys.clear()
-        return names
+        return taken
 
 
 @asynccontextmanager
@@ -129,6 +132,20 @@ async def test_a_change_of_a_child_wakes_its_job(kind: str) -> None:
         assert await woken.take() == {"demo"}
         server.delete(kind, name)
         assert await woken.take() == {"demo"}
+
+
+async def test_the_pods_of_a_large_job_are_looked_at_together() -> None:
+    server = ScriptedServer()
+    server.put(job())
+    for number in range(MANY_PODS):
+        server.put(child("Pod", f"demo-node-0-{number}"))
+    async with caching(server) as (_, woken):
+        server.put(child("Pod", "demo-node-0-0"))
+        assert await woken.take_with_delays() == {("demo", 0.0)}
+        server.put(child("Pod", "demo-node-0-one-more"))
+        assert await woken.take_with_delays() == {("demo", MANY_PODS_SECONDS)}
+        server.put(child("Job", "demo-node-0"))
+        assert await woken.take_with_delays() == {("demo", 0.0)}
 
 
 async def test_a_change_of_a_job_wakes_itself() -> None:

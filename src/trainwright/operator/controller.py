@@ -43,15 +43,12 @@ class Controller:
         self._queue: WorkQueue[ObjectKey] | None = None
         metrics.max_workers.labels(name).set(workers)
 
-    def enqueue(self, key: ObjectKey, priority: Priority = Priority.EVENT) -> None:
-        """Ask for a look at an object."""
+    def enqueue(
+        self, key: ObjectKey, priority: Priority = Priority.EVENT, delay_seconds: float = 0.0
+    ) -> None:
+        """Ask for a look at an object, at once or after a while."""
         if self._queue is not None:
-            self._queue.add(key, priority)
-
-    def enqueue_after(self, key: ObjectKey, seconds: float) -> None:
-        """Ask for a look at an object after a while."""
-        if self._queue is not None:
-            self._queue.add_after(key, seconds)
+            self._queue.add_after(key, delay_seconds, priority)
 
     def count_waiting(self) -> int:
         """Return how many objects wait for a worker."""

@@ -74,7 +74,7 @@ class TrainJobController:
     async def _reconcile(self, key: ObjectKey) -> float | None:
         if not self._expectations.is_current(key):
             # Whatever the caches wait for wakes the key; the pause is for what never comes.
-            self._controller.enqueue_after(key, PATIENCE_SECONDS)
+            self._controller.enqueue(key, delay_seconds=PATIENCE_SECONDS)
             return None
         writer = TrackedWriter(self._cluster, key, self._ledger)
         outcome = await reconcile_from(

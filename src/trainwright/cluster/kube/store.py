@@ -62,6 +62,10 @@ class Store(Generic[T]):
         keys = self._indexes[index].get(value, ())
         return [self._objects[key] for key in sorted(keys)]
 
+    def count_by(self, index: str, value: str) -> int:
+        """Return how many objects an index files under a value."""
+        return len(self._indexes[index].get(value, ()))
+
     def put(self, obj: T) -> Difference[T] | None:
         """Take in an object as it is now; None if this very version is there already."""
         key = store_key(obj)
