@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright.api.batch import Job, JobSpec, JobStatus
+from trainwright.api.core import Pod, PodStatus
 from trainwright.api.encoding import parse_object
 from trainwright.api.jobset import JobSet
-from trainwright.api.meta import Json
+from trainwright.api.meta import Json, ObjectMeta
 from trainwright.api.trainjob import TrainJob
 from trainwright.operator.stored import (
     build_runtime_name,
@@ -118,20 +121,38 @@ def test_a_job_set_comes_out_as_it_went_in() -> None:
     assert open_job_set(decode_job_set(encode(body))) == parse_object(body, JobSet)
 
 
-def test_jobs_and_pods_keep_their_status_and_labels() -> None:
+def test_jobs_and_pods_keep_their_status_and_what_places_them() -> None:
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": "demo",
+        "jobset.sigs.k8s.io/jobset-uid": "u",
+        "jobset.sigs.k8s.io/replicatedjob-name": "node",
+        "jobset.sigs.k8s.io/job-index": "0",
+        "jobset.sigs.k8s.io/restart-attempt": "1",
+        "batch.kubernetes.io/job-completion-index": "3",
+    }
     metadata = {
         "name": "demo-node-0",
         "namespace": "ns",
-        "labels": {"jobset.sigs.k8s.io/jobset-name": "demo"},
-        "annotations": {"jobset.sigs.k8s.io/jobset-name": "demo"},
+        "uid": "v",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": labels | {"jobset.sigs.k8s.io/job-key": "x", "team": "a"},
+        "annotations": labels,
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Job", "name": "j", "uid": "w"}],
     }
     spec = {"template": {"spec": {"containers": [{"name": "node"}]}}, "containers": [{"name": "node"}]}
+    kept = ObjectMeta(
+        name="demo-node-0",
+        namespace="ns",
+        uid="v",
+        resource_version="7",
+        creation_timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+        labels=labels,
+    )
     job = decode_job(encode({"metadata": metadata, "spec": spec, "status": {"active": 1}}))
     pod = decode_pod(encode({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}))
-    assert job.status is not None
-    assert (job.status.active, pod.status.phase) == (1, "Running")
-    assert (job.spec.template, pod.spec) == ({}, None)
-    assert job.metadata.annotations is None
+    assert job == Job(metadata=kept, spec=JobSpec(template={}), status=JobStatus(active=1))
+    assert pod == Pod(metadata=kept, status=PodStatus(phase="Running"))
     assert list_job_set_names(job) == list_job_set_names(pod) == ["ns/demo"]
 
 

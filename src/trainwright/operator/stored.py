@@ -7,12 +7,21 @@ comes (20 microseconds); metadata lose what nobody here reads; of Jobs and pods 
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 import msgspec
 
 from trainwright.api.batch import Job, JobSpec, JobStatus
-from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, JOBSET_NAME
+from trainwright.api.constants import (
+    CLUSTER_TRAINING_RUNTIME,
+    COMPLETION_INDEX,
+    JOB_INDEX,
+    JOBSET_NAME,
+    JOBSET_UID,
+    REPLICATED_JOB_NAME,
+    RESTART_ATTEMPT,
+)
 from trainwright.api.core import ConfigMap, Event, Pod, PodStatus
 from trainwright.api.jobset import JobSet, JobSetSpec, JobSetStatus
 from trainwright.api.meta import ApiStruct, ObjectMeta
@@ -23,6 +32,15 @@ Body = bytes | msgspec.Raw
 
 # A copy of the whole object that kubectl leaves; it would double every job that was made with it.
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+_LABELS_OF_CHILDREN: Final[tuple[str, ...]] = (
+    JOBSET_NAME,
+    JOBSET_UID,
+    REPLICATED_JOB_NAME,
+    JOB_INDEX,
+    COMPLETION_INDEX,
+    RESTART_ATTEMPT,
+)
 
 _NO_JOB_SPEC: Final = JobSpec(template={})
 
@@ -188,5 +206,18 @@ def _trim(metadata: ObjectMeta) -> ObjectMeta:
 
 
 def _trim_child(metadata: ObjectMeta) -> ObjectMeta:
-    """JobSet writes each of its labels as an annotation too."""
-    return msgspec.structs.replace(metadata, annotations=None) if metadata.annotations else metadata
+    """Keep what places a Job or pod: a dozen labels, their copies in annotations and owners are not read.
+
+    Keys and values that all children of a JobSet share are shared in memory too: 2 kB a pod instead of 9.
+    """
+    labels = metadata.labels or {}
+    kept = {name: sys.intern(labels[name]) for name in _LABELS_OF_CHILDREN if name in labels}
+    return ObjectMeta(
+        name=metadata.name,
+        namespace=sys.intern(metadata.namespace or ""),
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        creation_timestamp=metadata.creation_timestamp,
+        deletion_timestamp=metadata.deletion_timestamp,
+        labels=kept or None,
+    )
