@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from trainwright.api.meta import ObjectKey
 from trainwright.cluster.kube.leader import LeaderElection, LeaseLost, LeaseSettings
-from trainwright.cluster.kube.requests import build_merge_patch
+from trainwright.cluster.kube.requests import build_get, build_merge_patch
 
 
 def candidate(transport, namespace, identity, **timing):
@@ -87,3 +88,23 @@ async def test_a_lease_that_nobody_renews_is_taken_over_after_its_duration(trans
         assert asyncio.get_running_loop().time() - started >= 1.0
         dead.cancel()
         await asyncio.gather(dead, return_exceptions=True)
+
+
+async def test_a_lease_whose_last_renewal_was_not_heard_of_is_given_back_all_the_same(transport, namespace):
+    """1. a leads. 2. A renewal is stored, but a does not know of it. 3. a stops. 4. Nobody holds it."""
+    leads, stop = asyncio.Event(), asyncio.Event()
+    key = ObjectKey("Lease", namespace, "leader")
+
+    async def work() -> None:
+        leads.set()
+        await stop.wait()
+
+    async with asyncio.timeout(10):
+        task = asyncio.create_task(candidate(transport, namespace, "a", retry_seconds=5.0).lead(work))
+        await leads.wait()
+        renewed = {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+        await transport.request(build_merge_patch(key, renewed))
+        stop.set()
+        await task
+    lease = json.loads(await transport.request(build_get(key)))
+    assert not lease["spec"].get("holderIdentity")

@@ -80,9 +80,9 @@ class LeaderElection:
 
         Raises LeaseLost when the lease cannot be renewed in time; `work` is cancelled first.
         """
-        await self._wait_for_lease()
-        log.info("became leader", lease=self._settings.name, identity=self._identity)
         try:
+            await self._wait_for_lease()
+            log.info("became leader", lease=self._settings.name, identity=self._identity)
             async with asyncio.TaskGroup() as group:
                 renewal = group.create_task(self._renew(), name="renew-lease")
                 try:
@@ -208,13 +208,22 @@ class LeaderElection:
         """Give the lease back, so that the next leader need not wait for it to expire."""
         if self._observed is None or not self._is_held_by_us():
             return
-        spec = msgspec.structs.replace(self._observed, holder_identity="", lease_duration_seconds=1)
         try:
             async with asyncio.timeout(self._settings.retry_seconds):
-                await self._transport.request(self._build_put(spec, self._version))
+                await self._give_back(self._observed)
             log.info("released lease", lease=self._settings.name)
         except (ApiError, TargetUnreachable, TimeoutError) as error:
             log.warning("lease not released", lease=self._settings.name, error=str(error))
+
+    async def _give_back(self, held: LeaseSpec) -> None:
+        """Clear the holder. A renewal that was cut off may have been stored: then the version is another."""
+        try:
+            await self._transport.request(self._build_put(_build_released(held), self._version))
+        except Conflict:
+            lease = _DECODER.decode(await self._transport.request(build_get(self._key)))
+            if lease.spec.holder_identity == self._identity:
+                version = lease.metadata.resource_version or ""
+                await self._transport.request(self._build_put(_build_released(lease.spec), version))
 
     @property
     def _key(self) -> ObjectKey:
@@ -260,3 +269,7 @@ class LeaderElection:
 def _micro_time() -> str:
     """Return now as metav1.MicroTime."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _build_released(held: LeaseSpec) -> LeaseSpec:
+    return msgspec.structs.replace(held, holder_identity="", lease_duration_seconds=1)
