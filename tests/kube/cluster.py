@@ -85,6 +85,10 @@ class Cluster:
         """Send one request as administrator and return the decoded answer."""
         return self.plane.call(method, path, body, **options)
 
+    def install_crds(self) -> None:
+        """Create our CRDs and wait until they are served."""
+        self.plane.install_crds([yaml.safe_load(path.read_text()) for path in CRDS])
+
     def keep_running(self) -> None:
         """Leave the cluster when this process ends; `stop` ends it."""
         self._stack.pop_all()
@@ -108,7 +112,7 @@ class Cluster:
         )
         stack.callback(walls.end)
         walls.start_init()
-        node = Node(walls, self._programs)
+        self.node = node = Node(walls, self._programs)
         self.plane = ControlPlane(
             self._programs, _make(self.folder / "control-plane"), _build_variant(walls, launcher)
         )
@@ -122,7 +126,7 @@ class Cluster:
             proxy=self.plane.kubeconfig("system:kube-proxy"),
             dns=self.plane.kubeconfig("coredns"),
         )
-        self.plane.install_crds([yaml.safe_load(path.read_text()) for path in CRDS])
+        self.install_crds()
         self.plane.wait_for("kubelet", lambda: self._is_ready(walls.name))
         node.wait_for_dns()
         programs = {name: process.pid for name, process in walls.processes.items()}
@@ -144,7 +148,7 @@ class Cluster:
             condition["type"] == "Ready" and condition["status"] == "True"
             for node in nodes
             if node["metadata"]["name"] == name
-            for condition in node["status"].get("conditions", [])
+            for condition in node["status"].get("conditions") or []
         )
 
     def _write_description(self, link: str, pids: dict[str, int]) -> None:

@@ -152,7 +152,7 @@ class ControlPlane:
 
         def is_established(name: str) -> bool:
             crd = self.call("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-            conditions = crd.get("status", {}).get("conditions", [])
+            conditions = crd.get("status", {}).get("conditions") or []  # null at first
             return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
         for crd in crds:

@@ -1,28 +1,39 @@
 """The container images of the test cluster, made on this machine: nothing is pulled from a registry.
 
-Out: docker-archives, which `ctr images import` takes. Each is made once per recipe and kept in the user's
+Out: docker-archives, which `ctr images import` takes. Layers are made once per recipe and kept in the user's
 cache under the recipe's hash. `pause` is a static C program; `base` is a minimal Debian with Python, made by
-debootstrap, so it needs root and a Debian mirror the first time (under a minute), and nothing after that.
+debootstrap, so it needs root and a Debian mirror the first time (under a minute), and nothing after that;
+`operator` is what deploy/Containerfile describes, on top of `base`, and needs a package index once.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.metadata
+import io
 import json
 import os
 import platform
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
 PAUSE_IMAGE = "trainwright.test/pause:1"
 BASE_IMAGE = "trainwright.test/base:1"
+OPERATOR_IMAGE = "trainwright.test/operator:1"
 
 SUITE = "bookworm"
+PYTHON_VERSION = "3.11"  # of that suite
 # `python3-minimal` lacks modules that training scripts use, http among them.
 BASE_PACKAGES = ("python3",)
 # Documents and caches: half of the tree, and every start of a node unpacks it.
@@ -52,7 +63,8 @@ int main(void) {
 }
 """
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_FORMAT = "1"  # of the archives: counts in the hash
+_FORMAT = "2"  # of layers and archives: counts in the hash
+_PATH = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 class ImageNotBuilt(Exception):
@@ -68,33 +80,74 @@ def get_cache_folder() -> Path:
 
 
 def build_images() -> list[Path]:
-    """Return the archives of all images, made where they are not in the cache. Raises ImageNotBuilt."""
+    """Return the archives that a node starts with, made where they are not in the cache."""
+    pause = _build_layer("pause", _PAUSE_SOURCE, _fill_pause)
     return [
-        _build_once("pause", PAUSE_IMAGE, _PAUSE_SOURCE, _fill_pause, ["/pause"]),
-        _build_once(
-            "base", BASE_IMAGE, repr((SUITE, BASE_PACKAGES, _LEFT_OUT)), _fill_base, ["/usr/bin/python3"]
-        ),
+        _build_archive_once(PAUSE_IMAGE, [pause], {"Entrypoint": ["/pause"]}),
+        _build_archive_once(BASE_IMAGE, [_build_base()], {"Cmd": ["/usr/bin/python3"], "Env": [_PATH]}),
     ]
 
 
-def _build_once(name: str, image: str, recipe: str, fill: Callable[[Path], None], command: list[str]) -> Path:
-    content = hashlib.sha256(
-        "\0".join((_FORMAT, image, recipe, platform.machine(), *command)).encode()
-    ).hexdigest()[:12]
+def build_operator_image(folder: Path) -> Path:
+    """Return the archive of the operator's image, of the working tree as it is, made in `folder`."""
+    packages = sorted(_list_requirements("trainwright", "operator"))
+    layers = [
+        _build_base(),
+        _build_layer("packages", repr(packages), lambda root: _fill_packages(root, packages)),
+        _build_own_layer(folder),
+    ]
+    config = {
+        "Entrypoint": ["trainwright"],
+        "Cmd": ["controller"],
+        "User": "65532:65532",
+        "WorkingDir": "/tmp",
+        "Env": [
+            f"PATH=/opt/trainwright/bin:{_PATH.removeprefix('PATH=')}",
+            "PYTHONPATH=/opt/trainwright/lib",
+            "PYTHONDONTWRITEBYTECODE=1",
+            "PYTHONUNBUFFERED=1",
+            "HOME=/tmp",
+        ],
+    }
+    return _build_archive(folder / "operator.tar", OPERATOR_IMAGE, layers, config)
+
+
+def _build_layer(name: str, recipe: str, fill: Callable[[Path], None]) -> Path:
+    """Return a tar of what `fill` puts into a folder, from the cache where the recipe is known."""
+    content = _hash(_FORMAT, name, recipe, platform.machine())
+
+    def build(work: Path) -> Path:
+        root = work / "root"
+        root.mkdir(mode=0o755)
+        fill(root)
+        return _pack(root, work / "layer.tar")
+
+    return _build_once(f"{name}-{content}.layer", build)
+
+
+def _build_archive_once(image: str, layers: Sequence[Path], config: dict[str, object]) -> Path:
+    content = _hash(_FORMAT, image, repr(config), *(layer.name for layer in layers))
+    return _build_once(
+        f"{content}.image", lambda work: _build_archive(work / "image.tar", image, layers, config)
+    )
+
+
+def _build_once(name: str, build: Callable[[Path], Path]) -> Path:
     folder = get_cache_folder()
-    archive = folder / f"{name}-{content}.tar"
-    if archive.exists():
-        return archive
+    target = folder / name
+    if target.exists():
+        return target
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not archive.exists():
-            with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=folder) as work:
-                root = Path(work) / "root"
-                root.mkdir(mode=0o755)
-                fill(root)
-                _pack(root, Path(work), image, command).rename(archive)
-    return archive
+        if not target.exists():
+            with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder) as work:
+                build(Path(work)).rename(target)
+    return target
+
+
+def _build_base() -> Path:
+    return _build_layer("base", repr((SUITE, BASE_PACKAGES, _LEFT_OUT)), _fill_base)
 
 
 def _fill_pause(root: Path) -> None:
@@ -126,29 +179,89 @@ def _run(command: list[str | Path], image: str, text: str | None = None) -> None
         raise ImageNotBuilt(f"the {image} image cannot be made: {command[0]} says: {said}")
 
 
-def _pack(root: Path, work: Path, image: str, command: list[str]) -> Path:
-    """Return a docker-archive of one layer that holds the folder."""
-    layer = work / "layer.tar"
-    with tarfile.open(layer, "w") as tar:
+def _list_requirements(name: str, *extras: str) -> set[str]:
+    """Return what a package that is installed here needs in the image, and what those need: NAME==VERSION."""
+    found: set[str] = set()
+    for line in importlib.metadata.requires(name) or ():
+        requirement = Requirement(line)
+        environments = [{"python_version": PYTHON_VERSION, "extra": extra} for extra in (*extras, "")]
+        if requirement.marker and not any(requirement.marker.evaluate(one) for one in environments):
+            continue
+        if requirement.name != name:
+            version = importlib.metadata.version(requirement.name)
+            found.add(f"{canonicalize_name(requirement.name)}=={version}")
+        found |= _list_requirements(requirement.name, *requirement.extras)
+    return found
+
+
+def _fill_packages(root: Path, packages: Iterable[str]) -> None:
+    target = root / "opt/trainwright/lib"
+    _run(
+        [
+            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"),
+            *("--target", target, "--no-deps", "--no-compile", "--only-binary=:all:"),
+            *("--implementation", "cp", "--python-version", PYTHON_VERSION),
+            *packages,
+        ],
+        "operator",
+    )
+
+
+def _build_own_layer(folder: Path) -> Path:
+    """Return a layer with the wheel of the working tree and the command."""
+    _run(
+        [
+            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"),
+            *("--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT),
+        ],
+        "operator",
+    )
+    [wheel] = folder.glob("trainwright-*.whl")
+    root = folder / "root"
+    library, programs = root / "opt/trainwright/lib", root / "opt/trainwright/bin"
+    programs.mkdir(parents=True)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(library)
+    command = programs / "trainwright"
+    command.write_text(
+        "#!/usr/bin/python3\nimport sys\n\nfrom trainwright.cli import main\n\nsys.exit(main())\n"
+    )
+    command.chmod(0o755)
+    return _pack(root, folder / "own.layer")
+
+
+def _pack(root: Path, target: Path) -> Path:
+    with tarfile.open(target, "w") as tar:
         tar.add(root, arcname=".", filter=lambda member: None if member.name in _LEFT_OUT else member)
-    digest = "sha256:" + _hash_file(layer)
-    config = json.dumps(
+    return target
+
+
+def _build_archive(target: Path, image: str, layers: Sequence[Path], config: dict[str, object]) -> Path:
+    """Write a docker-archive of layers, lowest first."""
+    digests = [_hash_file(layer) for layer in layers]
+    document = json.dumps(
         {
             "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
             "os": "linux",
-            "config": {"Entrypoint": command, "Env": ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"]},
-            "rootfs": {"type": "layers", "diff_ids": [digest]},
+            "config": config,
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
         }
     ).encode()
-    config_name = hashlib.sha256(config).hexdigest() + ".json"
-    manifest = [{"Config": config_name, "RepoTags": [image], "Layers": ["layer.tar"]}]
-    (work / config_name).write_bytes(config)
-    (work / "manifest.json").write_text(json.dumps(manifest))
-    archive = work / "image.tar"
-    with tarfile.open(archive, "w") as tar:
-        for member in ("manifest.json", config_name, "layer.tar"):
-            tar.add(work / member, arcname=member)
-    return archive
+    config_name = hashlib.sha256(document).hexdigest() + ".json"
+    names = [f"{digest}.tar" for digest in digests]
+    manifest = json.dumps([{"Config": config_name, "RepoTags": [image], "Layers": names}]).encode()
+    with tarfile.open(target, "w") as tar:
+        for name, content in (("manifest.json", manifest), (config_name, document)):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        for name, layer in zip(names, layers, strict=True):
+            tar.add(layer, arcname=name)
+    return target
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def _hash_file(path: Path) -> str:

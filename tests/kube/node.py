@@ -71,7 +71,11 @@ class Node:
         walls.start("containerd", "containerd", "--config", config, "--log-level", "warn")
         self._wait_for("containerd", lambda: self._succeeds("ctr", "--address", SOCKET, "version"))
         for image in images:
-            walls.run("ctr", "--address", SOCKET, "--namespace", "k8s.io", "images", "import", image)
+            self.import_image(image)
+
+    def import_image(self, archive: Path) -> None:
+        """Make an image known to the node."""
+        self.walls.run("ctr", "--address", SOCKET, "--namespace", "k8s.io", "images", "import", archive)
 
     def start_services(self, *, kubelet: Path, proxy: Path, dns: Path) -> None:
         """Start what needs an API server, each with a kubeconfig of its own."""

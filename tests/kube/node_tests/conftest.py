@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from kube.cluster import Cluster, ClusterUnavailable
+from kube.node_tests.training import connect
 from trainwright.cluster.kube.adapter import KubeCluster
-from trainwright.cluster.kube.config import load_connection
-from trainwright.cluster.kube.transport import AiohttpTransport
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,11 +43,10 @@ def real_cluster(cluster_programs: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-async def kube(real_cluster: Cluster, tmp_path: Path) -> AsyncIterator[KubeCluster]:
+async def kube(real_cluster: Cluster) -> AsyncIterator[KubeCluster]:
     """The cluster through the port."""
-    connection = load_connection({"KUBECONFIG": str(real_cluster.kubeconfig)}, tmp_path)
-    async with AiohttpTransport(connection) as transport:
-        yield KubeCluster(transport, "test")
+    async with connect(real_cluster) as kube:
+        yield kube
 
 
 @pytest.fixture(scope="module")

@@ -13,17 +13,14 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from kube.cluster import Cluster
-from kube.node_tests.training import follow
+from kube.node_tests.training import connect, follow
 from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.api.trainjob import Cause, TrainJob, TrainJobStatus
 from trainwright.cluster.kube.adapter import KubeCluster
-from trainwright.cluster.kube.config import load_connection
-from trainwright.cluster.kube.transport import AiohttpTransport
 from trainwright.cluster.reconcile import reconcile
 from trainwright.control.status import find_finished_condition
 
@@ -95,23 +92,22 @@ class _Observation:
         self._all_settled = asyncio.Event()
 
     async def run(self, situations: Mapping[str, Situation]) -> dict[str, Observed]:
-        connection = load_connection({"KUBECONFIG": str(self._cluster.kubeconfig)}, Path("/"))
         self._unsettled = set(situations)
-        async with AiohttpTransport(connection) as transport:
-            kube = KubeCluster(transport, "test")
-            async with asyncio.TaskGroup() as group:
-                watching = group.create_task(follow(kube, None, self._wake), name="follow")
-                living = {
-                    name: group.create_task(self._live(kube, name, situation), name=name)
-                    for name, situation in situations.items()
-                }
-                await asyncio.wait(living.values())
-                watching.cancel()
+        async with connect(self._cluster) as kube, asyncio.TaskGroup() as group:
+            watching = group.create_task(follow(kube, None, self._wake), name="follow")
+            living = {
+                name: group.create_task(self._live(kube, name, situation), name=name)
+                for name, situation in situations.items()
+            }
+            await asyncio.wait(living.values())
+            watching.cancel()
         return {name: task.result() for name, task in living.items()}
 
-    def _wake(self, obj: Json) -> None:
-        if changed := self._changed.get(obj["metadata"].get("namespace", "")):
-            changed.set()
+    def _wake(self, obj: Json | None) -> None:
+        namespace = obj["metadata"].get("namespace", "") if obj else None
+        for name, changed in self._changed.items():
+            if namespace in (None, name):
+                changed.set()
 
     async def _live(self, kube: KubeCluster, name: str, situation: Situation) -> Observed:
         namespace = await asyncio.to_thread(self._make_namespace, **situation.labels)

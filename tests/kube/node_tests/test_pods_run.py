@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from kube.node_tests.training import PATIENCE_SECONDS, read_log, wait_until
+from kube.node_tests.training import exec_in_pod, read_log, wait_until
 from trainwright.api.meta import ObjectKey
 
 MEET = """
@@ -113,11 +113,6 @@ async def test_commands_run_in_a_pod_through_the_api_server(real_cluster, kube, 
         return len(pods) == 2 and all(pod["status"]["phase"] == "Running" for pod in pods)
 
     await wait_until(kube, namespace, is_running)
-    pod = (await kube.list("Pod", namespace)).items[0]["metadata"]["name"]
-    kubectl = await asyncio.create_subprocess_exec(
-        *(real_cluster.plane.programs / "kubectl", "--kubeconfig", real_cluster.kubeconfig),
-        *("--namespace", namespace, "exec", pod, "--", "hostname"),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    said, _ = await asyncio.wait_for(kubectl.communicate(), PATIENCE_SECONDS)
-    assert said.decode().startswith("still-node-0-")
+    for pod in (await kube.list("Pod", namespace)).items:
+        said = await asyncio.to_thread(exec_in_pod, real_cluster, pod, "hostname")
+        assert said.strip() == pod["spec"]["hostname"]
