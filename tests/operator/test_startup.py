@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,26 @@ def test_a_wrong_file_is_refused_by_its_name(kubeconfig: Path, tmp_path: Path) -
     config.write_text(HEAD + "webhok: {}\n")
     with pytest.raises(InvalidObject, match=r"config\.yaml: .*webhok"):
         build_settings({}, config=config, kubeconfig=kubeconfig)
+
+
+WRONG = {
+    "a flag": (["--zap-log-level", "loud"], "--zap-log-level"),
+    "a gate": (["--feature-gates", "Flying=true"], "'Flying' is not known"),
+    "a file": (["--config", "none.yaml"], "cannot read none.yaml"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG.values(), ids=WRONG)
+def test_the_command_refuses_what_is_wrong_in_one_line(
+    arguments: list[str], said: str, kubeconfig: Path, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "trainwright", "controller", "--kubeconfig", str(kubeconfig), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
