@@ -18,9 +18,9 @@ def _list_names(kinds: list[str], incomplete: str) -> list[str]:
     from trainwright.cli.targets import Target, Where
 
     async def _read(target: Target) -> list[str]:
-        return [
-            item["metadata"]["name"] for kind in kinds for item in (await target.cluster.list(kind)).items
-        ]
+        scopes = {kind: None if kind.startswith("Cluster") else target.namespace for kind in kinds}
+        lists = [await target.cluster.list(kind, scope) for kind, scope in scopes.items()]
+        return [item["metadata"]["name"] for found in lists for item in found.items]
 
     try:
         names = run_on_target(Where(), _read)

@@ -9,6 +9,7 @@ from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, CONTROLLER_NAME,
 from trainwright.api.meta import ObjectKey
 from trainwright.api.trainjob import Metric, TrainerStatus, TrainJob
 from trainwright.cli.durations import format_age, format_duration
+from trainwright.manifests.names import DEFAULT_NAMESPACE
 
 HEADER = ("NAME", "STATE", "RUNTIME", "NODES", "PROGRESS", "AGE")
 WIDE_HEADER = (*HEADER, "RAN", "RESTARTS", "METRICS", "CAUSE")
@@ -75,7 +76,7 @@ def explain_untouched(train_job: TrainJob, now: datetime) -> str | None:
     managed_by = train_job.spec.managed_by if train_job.spec else None
     if managed_by not in (None, CONTROLLER_NAME):
         return f"spec.managedBy leaves the job to {managed_by}, which has not looked at it yet"
-    return "nobody has looked at the job yet: is the operator running? see `trainwright doctor`"
+    return f"nobody has looked at the job yet: is the operator running? (its pods are in {DEFAULT_NAMESPACE})"
 
 
 def format_nodes(train_job: TrainJob, runtime_nodes: Mapping[ObjectKey, int]) -> str:

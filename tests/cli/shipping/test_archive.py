@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainwright.cli.code_sources import WorkingDirectory
+from trainwright.cli.code_sources import CodeUrl, WorkingDirectory
 from trainwright.cli.shipping.archive import build_archive
 from trainwright.cli.shipping.placing import Places, build_start
 from trainwright.cli.shipping.tree import Entry, read_tree
@@ -116,6 +119,30 @@ def test_an_image_that_can_unpack_nothing_says_so(tmp_path):
     done = subprocess.run([*start, "true"], env={"PATH": path}, capture_output=True, text=True, check=False)
     assert done.returncode == 127
     assert done.stderr == "trainwright: the image has neither tar nor python3 to unpack the code with\n"
+
+
+def test_code_is_downloaded_and_a_container_that_is_restarted_finds_it_as_it_left_it(tmp_path):
+    (tmp_path / "site").mkdir()
+    for part in ("archive", "work"):
+        (tmp_path / part).mkdir()
+    code = [Entry(path="train.py", mode=0o644, content=b"print(open('state', 'a+').tell())\n")]
+    (tmp_path / "site" / "a b.tgz").write_bytes(build_archive(code))
+    library = [Entry(path="lib", mode=0o755)]
+    (tmp_path / "archive" / "part-00").write_bytes(build_archive(library))
+    places = Places(archive=str(tmp_path / "archive"), work=str(tmp_path / "work"))
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "site")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        source = CodeUrl(url=f"http://127.0.0.1:{server.server_address[1]}/a%20b.tgz")
+        command = [*build_start(source, places), "python3", "train.py"]
+        first = subprocess.run(command, capture_output=True, text=True, check=False)
+        server.shutdown()
+        thread.join()
+    assert (first.returncode, first.stdout) == (0, "0\n"), first.stderr
+    (tmp_path / "work" / "code" / "state").write_text("kept")
+    again = subprocess.run(command, capture_output=True, text=True, check=False)  # the server is gone
+    assert (again.returncode, again.stdout) == (0, "4\n"), again.stderr
 
 
 def test_no_character_of_an_argument_is_changed_on_its_way(tmp_path):

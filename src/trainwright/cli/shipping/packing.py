@@ -24,6 +24,7 @@ def pack_job(train_job: TrainJob, runtime: Runtime, start: Start, code: CodeSour
     if isinstance(code, NoCode):
         return Packed(train_job=train_job)
     entries = _list_library()
+    tree: list[Entry] = []
     if isinstance(code, WorkingDirectory):
         tree = read_tree(root)
         check_is_shipped(start, {entry.path for entry in tree})

@@ -38,7 +38,7 @@ from trainwright.cluster.kube.errors import is_retryable
 from trainwright.cluster.kube.requests import build_apply, build_create, build_delete
 from trainwright.cluster.kube.transport import AiohttpTransport, Transport
 from trainwright.cluster.port import Change, Cluster
-from trainwright.errors import NotFound, UserError
+from trainwright.errors import NotFound, UsageError, UserError
 
 if TYPE_CHECKING:
     from trainwright.runner.progress.history import HistoryEntry
@@ -129,7 +129,13 @@ class KubernetesTarget:
         except BaseException:
             await sender.take_back()
             raise
-        await sender.give_to(stored)
+        try:
+            await sender.give_to(stored)
+        except BaseException:
+            key = ObjectKey(TRAIN_JOB, stored["metadata"]["namespace"], stored["metadata"]["name"])
+            await self._cluster.delete(key, stored["metadata"]["uid"])
+            await sender.take_back()
+            raise
         return stored
 
     async def settle(self) -> None:
@@ -203,6 +209,8 @@ async def open_kubernetes(where: Where) -> AsyncIterator[KubernetesTarget]:
     """Open the cluster that options and kubeconfig name. Raises UsageError; asks nothing yet."""
     environment = dict(os.environ)
     if where.kubeconfig is not None:
+        if not where.kubeconfig.is_file():
+            raise UsageError(f"--kubeconfig: {where.kubeconfig}: no such file")
         environment["KUBECONFIG"] = str(where.kubeconfig)
     connection = load_connection(environment, Path.home(), where.context)
     async with AiohttpTransport(connection) as transport:
