@@ -17,6 +17,7 @@ from trainwright.cluster.kube.transport import AiohttpTransport
 from trainwright.manifests.access import OPERATOR_NAMESPACE_RULES, OPERATOR_RULES
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
