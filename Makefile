@@ -4,11 +4,11 @@ export PYTHON
 BIN := .venv/bin
 RUN := $(BIN)/python -m
 
-.PHONY: help demo test check lint bench docs changelog clean cluster cluster-stop
+.PHONY: help demo test test-full check lint bench docs changelog clean cluster cluster-stop
 
 help:
 	@echo "make demo    train a classifier of handwritten digits as a TrainJob of 2 nodes x 2 processes"
-	@echo "make test    every test; installs what they need"
+	@echo "make test    the tests; installs what they need; make test-full adds those on a real Kubernetes node"
 	@echo "make check   format, lint, types, layers and unit tests, in under two minutes"
 	@echo "make bench   the benchmarks, as ratios"
 	@echo "make docs    the documentation, into docs/_build/html"
@@ -37,12 +37,18 @@ check: lint
 	$(RUN) pytest -q -n 2 -m 'not e2e and not slow and not kubernetes'
 
 # With Go, tests run against a real Kubernetes control plane; without it they say loudly that they did not.
-test: .venv/ready
-	@train=$$(scripts/environment train) && \
+PYTEST_ALL := train=$$(scripts/environment train) && \
 	if command -v go >/dev/null; then programs=$$(scripts/cluster-programs); else programs=; \
 	echo "NOT TESTED against Kubernetes: Go is not installed" >&2; fi && \
 	TRAINWRIGHT_TRAIN_ENV=$$train TRAINWRIGHT_CLUSTER_PROGRAMS=$$programs \
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
+
+test: .venv/ready
+	@echo "Leaving out the tests on a real node: \`make test-full\` runs them too (root, iptables, containerd)"
+	@$(PYTEST_ALL) -m 'not node'
+
+test-full: .venv/ready
+	@scripts/system-packages && $(PYTEST_ALL)
 
 bench: .venv/ready
 	@train=$$(scripts/environment train) && TRAINWRIGHT_TRAIN_ENV=$$train $(BIN)/python benchmarks/run.py
