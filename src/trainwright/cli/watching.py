@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from trainwright.api.constants import TRAIN_JOB
 from trainwright.api.encoding import parse_object
@@ -16,7 +16,7 @@ from trainwright.errors import NotFound
 _SETTLE_SECONDS = 1.0
 
 
-async def watch_train_job(target: Target, key: ObjectKey) -> AsyncIterator[TrainJob | None]:
+async def watch_train_job(target: Target, key: ObjectKey) -> AsyncGenerator[TrainJob | None, None]:
     """Yield the job as it is and again after each change; None, as the last item, once it is deleted.
 
     A job of the same name that is made later is another job: it is not followed. While nothing changes the

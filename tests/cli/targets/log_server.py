@@ -27,6 +27,7 @@ class Container:
     """What one run of a container printed: time in nanoseconds and text. `ended` is set when it has ended."""
 
     lines: list[tuple[int, bytes]] = field(default_factory=list)
+    unfinished: tuple[int, bytes] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     grown: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -174,6 +175,8 @@ async def _read(container: Container, query: dict[str, str]) -> AsyncIterator[by
             if stamp >= since:
                 yield format_time(stamp).encode() + b" " + text + b"\n"
         if "follow" not in query or container.ended.is_set():
+            if container.unfinished is not None:
+                yield format_time(container.unfinished[0]).encode() + b" " + container.unfinished[1]
             return
         async with container.grown:
             await container.grown.wait_for(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -40,7 +40,7 @@ class Watcher:
         self.told: list[str] = []
         self._jobs: asyncio.Queue[TrainJob | None] = asyncio.Queue()
 
-    async def _changes(self) -> AsyncIterator[TrainJob | None]:
+    async def _changes(self) -> AsyncGenerator[TrainJob | None, None]:
         while True:
             yield await self._jobs.get()
 
@@ -185,6 +185,18 @@ async def test_the_tail_is_that_of_what_was_there_and_later_pods_are_told_whole(
     await finish(watcher, "demo-node-1", new, rank=1)
     watcher.set_phase("Complete")
     await following
+
+
+async def test_a_last_line_without_an_end_is_told_when_the_container_has_ended(watcher: Watcher):
+    container = await watcher.server.run_pod("demo-node-0")
+    following = asyncio.create_task(watcher.follow(LogRequest(follow=True)))
+    await container.print(*stamped("whole"))
+    assert await watcher.take(1) == ["whole"]
+    container.unfinished = stamped("no end", first=1)[0]
+    await finish(watcher, "demo-node-0", container)
+    watcher.set_phase("Complete")
+    await following
+    assert watcher.take_rest() == ["no end"]
 
 
 async def test_one_rank_alone_is_followed(watcher: Watcher):

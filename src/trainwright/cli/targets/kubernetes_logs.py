@@ -7,7 +7,7 @@ lines are handed on one at a time, and a slow caller slows the readers down: not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 
@@ -21,6 +21,7 @@ from trainwright.cli.job_rows import explain_untouched, get_phase, is_finished
 from trainwright.cli.targets import LogLine, LogRequest
 from trainwright.cli.targets.kubernetes_pods import (
     ENDED_PHASES,
+    PodChange,
     PodReader,
     find_rank,
     find_status,
@@ -77,7 +78,7 @@ class JobLogs:
     async def follow(
         self,
         request: LogRequest,
-        changes: AsyncIterator[TrainJob | None],
+        changes: AsyncGenerator[TrainJob | None, None],
         tell: Callable[[str], None],
     ) -> AsyncIterator[LogLine]:
         """Yield output of all pods as it comes, until the job has ended and everything is told.
@@ -146,7 +147,10 @@ class ContainerLog:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     async def _pass(self, *, tail: int | None, previous: bool, follow: bool) -> AsyncIterator[str]:
-        """Yield new lines of one answer. A line whose end did not come is given only if the answer ended."""
+        """Yield new lines of one answer.
+
+        A line without its end is given when nothing can come after it, else with the next answer.
+        """
         request = build_log(
             self._key,
             self._container,
@@ -161,7 +165,7 @@ class ContainerLog:
             for line in lines.feed(piece):
                 if (text := self._take(line)) is not None:
                     yield text
-        if (rest := lines.finish()) and (text := self._take(rest)) is not None:
+        if not follow and (rest := lines.finish()) and (text := self._take(rest)) is not None:
             yield text
 
     def _take(self, line: bytes) -> str | None:
@@ -186,7 +190,7 @@ class _Following:
         self._request = request
         self._tell = tell
         self._queue: asyncio.Queue[LogLine] = asyncio.Queue(maxsize=_QUEUED_LINES)
-        self._pods: dict[str, Pod] = {}
+        self._pods: Mapping[str, Pod] = {}
         self._train_job: TrainJob | None = None
         self._changed = asyncio.Condition()
         self._readers: dict[_Container, asyncio.Task[None]] = {}
@@ -211,35 +215,38 @@ class _Following:
             finally:
                 taking.cancel()
 
-    async def run(self, pods: AsyncIterator[dict[str, Pod]], changes: AsyncIterator[TrainJob | None]) -> None:
+    async def run(
+        self, pods: AsyncIterator[PodChange], changes: AsyncGenerator[TrainJob | None, None]
+    ) -> None:
         """Start readers as containers begin; return when the job has ended and its readers have."""
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch_pods(pods, group), name="watch pods")
             telling = group.create_task(self._tell_what_is_missing(), name="tell")
-            async for train_job in changes:
-                self._train_job = train_job
-                if train_job is None or is_finished(train_job):
-                    break
+            async with aclosing(changes):
+                async for train_job in changes:
+                    self._train_job = train_job
+                    if train_job is None or is_finished(train_job):
+                        break
             telling.cancel()
             if self._train_job is not None:
                 # The watch of pods may be behind that of the job.
                 last = await self._reader.list_pods(self._train_job.metadata)
-                self._see({pod.metadata.uid or "": pod for pod in last}, group)
+                self._see(PodChange({pod.metadata.uid or "": pod for pod in last}, last), group)
             await self._notify()
             # Readers whose container never began wait for what will not come.
             await self._wait_for(lambda: not self._reading)
             for task in (watching, *self._readers.values()):
                 task.cancel()
 
-    async def _watch_pods(self, changes: AsyncIterator[dict[str, Pod]], group: asyncio.TaskGroup) -> None:
-        async for pods in changes:
-            self._see(pods, group)
+    async def _watch_pods(self, changes: AsyncIterator[PodChange], group: asyncio.TaskGroup) -> None:
+        async for change in changes:
+            self._see(change, group)
             await self._notify()
 
-    def _see(self, pods: dict[str, Pod], group: asyncio.TaskGroup) -> None:
-        self._pods = pods
+    def _see(self, change: PodChange, group: asyncio.TaskGroup) -> None:
+        self._pods = change.pods
         is_first, self._has_seen = not self._has_seen, True
-        for container in list_readable(pods.values(), self._request):
+        for container in list_readable(change.changed, self._request):
             if container in self._readers:
                 continue
             if sum(not task.done() for task in self._readers.values()) >= MOST_READERS:
@@ -247,7 +254,7 @@ class _Following:
                     self._has_told_of_limit = True
                     self._tell(f"following {MOST_READERS} pods, not all of them; choose one with --rank")
                 return
-            if _has_begun(find_status(pods[container.uid], container.name)):
+            if _has_begun(find_status(change.pods[container.uid], container.name)):
                 self._reading.add(container)
                 if is_first:
                     self._older.add(container)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import cast
 
@@ -28,6 +28,13 @@ _TELL_AFTER_SECONDS = 10.0
 _DECODER = msgspec.json.Decoder(dict[str, object])
 
 
+class PodChange(msgspec.Struct, frozen=True):
+    """All pods by uid, as they are now, and those that are other than before; `pods` is not to be kept."""
+
+    pods: Mapping[str, Pod]
+    changed: Sequence[Pod]
+
+
 class PodReader:
     """Reads the pods that carry the name of a job's JobSet."""
 
@@ -43,12 +50,12 @@ class PodReader:
         pods = [parse_object(body, Pod) for body in found.items]
         return [pod for pod in pods if not foreign or (pod.metadata.labels or {}).get(JOBSET_UID) != foreign]
 
-    async def watch_pods(self, meta: ObjectMeta) -> AsyncGenerator[dict[str, Pod], None]:
-        """Yield all pods by uid, now and after each change, until the caller stops."""
+    async def watch_pods(self, meta: ObjectMeta) -> AsyncGenerator[PodChange, None]:
+        """Yield the pods now and after each change, until the caller stops."""
         while True:
             listed = await self._cluster.list("Pod", meta.namespace, {JOBSET_NAME: meta.name})
             pods = {body["metadata"]["uid"]: parse_object(body, Pod) for body in listed.items}
-            yield dict(pods)
+            yield PodChange(pods, list(pods.values()))
             version = listed.resource_version
             try:
                 while True:
@@ -63,9 +70,10 @@ class PodReader:
                                 continue
                             if event.type == "DELETED":
                                 pods.pop(pod.metadata.uid or "", None)
+                                yield PodChange(pods, ())
                             else:
                                 pods[pod.metadata.uid or ""] = pod
-                            yield dict(pods)
+                                yield PodChange(pods, (pod,))
             except ExpiredError:
                 continue
             except Exception as error:
@@ -99,14 +107,14 @@ class PodReader:
         except Forbidden as error:
             tell(f"not waiting until the pods are gone: {error}")
             return
-        uids = {pod.metadata.uid for pod in left}
+        uids = {pod.metadata.uid or "" for pod in left}
         if not uids:
             return
         async with asyncio.TaskGroup() as group:
             teller = group.create_task(_tell_later(tell, left), name="tell")
             async with aclosing(self.watch_pods(meta)) as changes:
-                async for pods in changes:
-                    if not any(uid in uids and is_left(pod) for uid, pod in pods.items()):
+                async for change in changes:
+                    if not any(uid in change.pods and is_left(change.pods[uid]) for uid in uids):
                         break
             teller.cancel()
 
