@@ -20,8 +20,10 @@ from kube.operating import People, Running, eventually, operating, runtime, trai
 from trainwright.cli.job_rows import get_phase
 from trainwright.cli.targets import Where
 from trainwright.cli.targets.kubernetes import open_kubernetes
+from trainwright.cli.targets.kubernetes_requests import ExplainingTransport, NotInstalled
 from trainwright.cli.watching import watch_train_job
 from trainwright.cluster.kube.config import Connection, load_connection
+from trainwright.cluster.kube.requests import Request
 from trainwright.cluster.kube.transport import AiohttpTransport
 from trainwright.errors import NotFound
 
@@ -365,3 +367,19 @@ async def test_nobody_is_deleted_twice(caller: Caller, people: People) -> None:
     with pytest.raises(NotFound):
         await people.cluster.get(people.key("TrainJob"))
     assert (await caller.call("delete", "demo")).returncode == 3
+
+
+@pytest.mark.parametrize("path", ["v1alpha1/namespaces/default/trainjobz", "v9/namespaces/default/trainjobs"])
+async def test_a_kind_that_the_server_does_not_serve_means_that_nothing_is_installed(
+    transport: AiohttpTransport, path: str
+) -> None:
+    explaining = ExplainingTransport(transport, "https://cluster")
+    with pytest.raises(NotInstalled, match="trainwright install"):
+        await explaining.request(Request(method="GET", path=f"/apis/trainer.kubeflow.org/{path}"))
+
+
+async def test_a_job_that_is_not_there_does_not_mean_that(transport: AiohttpTransport) -> None:
+    explaining = ExplainingTransport(transport, "https://cluster")
+    path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs/nope"
+    with pytest.raises(NotFound, match="nope"):
+        await explaining.request(Request(method="GET", path=path))
