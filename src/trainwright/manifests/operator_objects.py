@@ -171,6 +171,8 @@ def _build_container(settings: InstallSettings) -> Json:
             "periodSeconds": 5,
             "timeoutSeconds": 3,
         },
+        # Webhooks fail closed: go on answering until no API server sends to this pod any more.
+        "lifecycle": {"preStop": {"sleep": {"seconds": 3}}},
         "resources": {
             "requests": {"cpu": "100m", "memory": "256Mi"},
             "limits": {"memory": "2Gi"},
