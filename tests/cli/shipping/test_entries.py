@@ -57,6 +57,13 @@ def test_a_script_that_lies_elsewhere_is_refused(root, monkeypatch, path):
         find_shipped_entry(words(path), WorkingDirectory(), root / "sub")
 
 
+def test_a_script_may_be_named_by_a_way_that_leads_through_a_link(root, tmp_path_factory):
+    link = tmp_path_factory.mktemp("elsewhere") / "link"
+    link.symlink_to(root)
+    entry = find_shipped_entry(words(str(link / "sub" / "train.py")), WorkingDirectory(), root)
+    assert entry == Script(path="sub/train.py")
+
+
 def test_a_script_that_is_not_there_is_refused(root):
     with pytest.raises(UsageError, match="does not exist"):
         find_shipped_entry(words("nope.py"), WorkingDirectory(), root)

@@ -67,9 +67,12 @@ def _place(path: str, root: Path, *, is_program: bool) -> str:
     """Return the path as it is below the working directory of the pod."""
     if is_program and path.startswith("/"):
         return path  # of the image, as `/bin/sh` is
-    # By its words, not by where links lead: the pod has the same links.
-    below = os.path.relpath(os.path.join(root, path), root)  # noqa: PTH118
-    if below == ".." or below.startswith("../"):
+    # By its words first, not by where links lead: the pod has the same links. The way to the directory itself
+    # may lead through links that its own path does not have.
+    folder, name = os.path.split(os.path.join(root, path))  # noqa: PTH118
+    places = (os.path.relpath(os.path.join(way, name), root) for way in (folder, os.path.realpath(folder)))  # noqa: PTH118
+    below = next((place for place in places if place != ".." and not place.startswith("../")), None)
+    if below is None:
         raise UsageError(
             f"{path} is not below {root}, which is what is sent along; call the command in the directory of "
             "the code, or use --code-volume, --code-url or --no-code"

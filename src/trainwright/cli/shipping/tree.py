@@ -100,7 +100,12 @@ class _Walk(msgspec.Struct, frozen=True):
             raise UsageError(_cannot_read(folder or str(self.root), error)) from error
         for name in names:
             path = f"{folder}/{name}" if folder else name
-            status = (self.root / path).lstat()
+            try:
+                status = (self.root / path).lstat()
+            except FileNotFoundError:
+                continue  # somebody else's temporary file
+            except OSError as error:
+                raise UsageError(_cannot_read(path, error)) from error
             is_folder = stat.S_ISDIR(status.st_mode)
             if rules.is_ignored(f"{place}/{name}" if place else name, is_directory=is_folder):
                 continue
