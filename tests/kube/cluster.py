@@ -47,7 +47,7 @@ class ClusterUnavailable(Exception):
 class Description:
     """What is written down of a running cluster, for whoever has to take it down."""
 
-    link: str
+    node: str
     kubeconfig: str
     processes: dict[str, tuple[int, float]]  # name: process id and start time
 
@@ -58,7 +58,10 @@ class Cluster:
     image = BASE_IMAGE
 
     def __init__(self, programs: Path, name: str | None = None, *, dies_with_parent: bool = True) -> None:
-        self.name = name or f"test-{uuid.uuid4().hex[:6]}"
+        unique = uuid.uuid4().hex[:6]
+        self.name = name or f"test-{unique}"
+        # Also the name of its cgroup: unique on the machine, also among clusters with a folder elsewhere.
+        self.node_name = f"trainwright-{unique}"
         self._programs = programs
         self._dies_with_parent = dies_with_parent
         self._stack = contextlib.ExitStack()
@@ -100,16 +103,14 @@ class Cluster:
             raise ClusterUnavailable(str(error)) from error
         lock = stack.enter_context(self._make_folder())
         stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        addresses = claim_link()
-        stack.callback(delete_link, addresses.link)
-        self._write_description(addresses.link, {})
+        self._write_description({})
+        stack.callback(delete_link, self.node_name)
+        addresses = claim_link(self.node_name)
         launcher = (
             *("env", f"{MARK}={self.folder}"),
             *(DIE_WITH_PARENT if self._dies_with_parent else ()),
         )
-        walls = Walls(
-            f"trainwright-{self.name}", _make(self.folder / "node"), addresses, launcher, lock.fileno()
-        )
+        walls = Walls(self.node_name, _make(self.folder / "node"), addresses, launcher, lock.fileno())
         stack.callback(walls.end)
         walls.start_init()
         self.node = node = Node(walls, self._programs)
@@ -130,7 +131,7 @@ class Cluster:
         self.plane.wait_for("kubelet", lambda: self._is_ready(walls.name))
         node.wait_for_dns()
         programs = {name: process.pid for name, process in walls.processes.items()}
-        self._write_description(addresses.link, {**self.plane.pids, **programs})
+        self._write_description({**self.plane.pids, **programs})
 
     def _make_folder(self) -> IO[str]:
         """Make the folder and return its lock, held; nobody sees the folder before it is."""
@@ -151,10 +152,14 @@ class Cluster:
             for condition in node["status"].get("conditions") or []
         )
 
-    def _write_description(self, link: str, pids: dict[str, int]) -> None:
+    def _write_description(self, pids: dict[str, int]) -> None:
         processes = {name: (pid, psutil.Process(pid).create_time()) for name, pid in pids.items()}
         kubeconfig = str(self.folder / "control-plane/admin.kubeconfig")
-        content = {"link": link, "kubeconfig": kubeconfig, "processes": processes}
+        content = {
+            "node": self.node_name,
+            "kubeconfig": kubeconfig,
+            "processes": processes,
+        }
         draft = self.folder / "cluster.json.new"
         draft.write_text(json.dumps(content))
         draft.rename(self.folder / "cluster.json")
@@ -226,7 +231,8 @@ def take_down(folder: Path) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     _wait_until_free(folder)
-    remove_traces(f"trainwright-{folder.name}", folder / "node", description.link if description else None)
+    if description is not None:  # else it came to nothing
+        remove_traces(description.node, folder / "node")
     shutil.rmtree(folder)
 
 
@@ -263,7 +269,7 @@ def _read_description(folder: Path) -> Description | None:
     except FileNotFoundError:
         return None
     processes = {name: (int(pid), float(start)) for name, (pid, start) in content["processes"].items()}
-    return Description(content["link"], content["kubeconfig"], processes)
+    return Description(content["node"], content["kubeconfig"], processes)
 
 
 def _is_alive(pid: int, start_time: float) -> bool:

@@ -25,6 +25,7 @@ from pathlib import Path
 import psutil
 
 CGROUPS = Path("/sys/fs/cgroup")
+NETWORK = Path("/sys/class/net")
 END_SECONDS = 20.0
 # Ends a program when the one that started it is gone, however that ended.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -63,8 +64,8 @@ class Addresses:
         return 30
 
 
-def claim_link() -> Addresses:
-    """Return free addresses; the network device that is made for them keeps them from others."""
+def claim_link(owner: str) -> Addresses:
+    """Return free addresses; the network device that is made for them keeps them from other owners."""
     taken = _list_routes()
     for number in range(256):
         link_network = ipaddress.IPv4Network(f"10.213.{number}.0/30")
@@ -79,15 +80,22 @@ def claim_link() -> Addresses:
             check=False,
         )
         if made.returncode == 0:
+            _ip("link", "set", addresses.link, "alias", owner)
             return addresses
         if "exists" not in made.stderr:
             raise RuntimeError(f"cannot make a network link: {made.stderr.strip()}")
     raise RuntimeError("no free network 10.213.N.0/30 with 10.214.N.0/24 is left on this machine")
 
 
-def delete_link(name: str) -> None:
-    """Delete a link, its addresses and its routes; nothing where there is none."""
-    subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
+def delete_link(owner: str) -> None:
+    """Delete an owner's link, its addresses and its routes; nothing where there is none.
+
+    By owner: the name may have been given to another cluster since the link went with its node.
+    """
+    for alias in NETWORK.glob("trainwright*/ifalias"):
+        with contextlib.suppress(FileNotFoundError):
+            if alias.read_text().strip() == owner:
+                subprocess.run(["ip", "link", "delete", alias.parent.name], capture_output=True, check=False)
 
 
 @dataclass
@@ -184,7 +192,7 @@ class Walls:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        remove_traces(self.name, self.folder, self.addresses.link)
+        remove_traces(self.name, self.folder)
 
     def _enter(self) -> Sequence[str]:
         assert self.init is not None
@@ -220,10 +228,9 @@ def make_cgroups(name: str) -> None:
                 (group / setting).write_text((hierarchy / setting).read_text())
 
 
-def remove_traces(name: str, folder: Path, link: str | None) -> None:
+def remove_traces(name: str, folder: Path) -> None:
     """Remove what a node leaves when its processes are gone: the link, the cgroups, folders it made."""
-    if link is not None:
-        delete_link(link)
+    delete_link(name)
     for hierarchy in _list_hierarchies():
         _remove_cgroup(hierarchy / name)
     made = folder / "made-folders.json"

@@ -356,11 +356,11 @@ def observed(
 NAMED_WRONG = {
     "the program is started again in place": "each restart says NonZeroExit, then CrashLoopBackOff",
     "the node is drained": "forgotten between the end of the pod and the failure of the JobSet",
+    "somebody deletes the pod": "the pod that is being deleted says Killed, which is kept or forgotten",
 }
 NOT_STEADY = {
     **NAMED_WRONG,
     "the last restart is used up": "between two attempts the event of the restart counts as a cause",
-    "somebody deletes the pod": "the pod that is being deleted says Killed",
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 
 from kube import cluster as clusters
 from kube.cluster import Cluster
-from kube.namespaces import CGROUPS
+from kube.namespaces import CGROUPS, NETWORK
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -46,18 +48,22 @@ def state(real_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def look_at_machine() -> dict[str, Any]:
-    """Return what a node changes where it is not walled in."""
+    """Return what a node changes where it is not walled in; the traces of clusters are looked for apart."""
     rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
     routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
     return {
         "mounts": sorted(Path("/proc/self/mounts").read_text().splitlines()),
-        "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),
         "rules": [line for line in rules.splitlines() if not line.startswith(("#", ":"))],
-        "routes": sorted(routes.splitlines()),
-        "cgroups": sorted(str(path) for path in CGROUPS.glob("**/trainwright-*")),
+        "routes": sorted(line for line in routes.splitlines() if " trainwright" not in line),
         "tunables": {path: Path(path).read_text() for path in TUNABLES if Path(path).exists()},
-        "folders": [path for path in ("/var/lib/kubelet", "/var/lib/cni") if Path(path).exists()],
     }
+
+
+def list_traces(folder: Path) -> list[str]:
+    """Return what there is of a cluster outside of its folder: network link and cgroups."""
+    node = json.loads((folder / "cluster.json").read_text())["node"]
+    links = [alias for alias in NETWORK.glob("*/ifalias") if alias.read_text().strip() == node]
+    return [str(place) for place in (*links, *CGROUPS.glob(f"*/{node}"))]
 
 
 def list_marked(folder: Path) -> list[psutil.Process]:
@@ -72,8 +78,10 @@ def list_marked(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def test_what_a_crashed_run_leaves_is_taken_down_by_the_next(state: Path, cluster_programs: Path):
-    before = look_at_machine()
+def test_what_a_crashed_run_leaves_is_taken_down_by_the_next(
+    state: Path, cluster_programs: Path, tmp_path: Path
+):
+    before, copy = look_at_machine(), tmp_path
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(cluster_programs)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
@@ -85,6 +93,8 @@ def test_what_a_crashed_run_leaves_is_taken_down_by_the_next(state: Path, cluste
             assert said.readline() == b"up\n"
         running = list_marked(state / "crashes")
         assert {process.name() for process in running} >= {"etcd", "kube-apiserver", "unshare", "jobset"}
+        shutil.copy(state / "crashes/cluster.json", copy)
+        assert list_traces(copy) != []
     finally:
         holder.send_signal(signal.SIGKILL)
         holder.wait()
@@ -92,15 +102,19 @@ def test_what_a_crashed_run_leaves_is_taken_down_by_the_next(state: Path, cluste
     _, alive = psutil.wait_procs(running, timeout=30)
     assert alive == []
     assert (state / "crashes").exists()
+    assert list_traces(copy) != []
 
     clusters.sweep()
 
-    assert list(state.iterdir()) == []
+    assert not (state / "crashes").exists()
+    assert list_traces(copy) == []
     assert look_at_machine() == before
 
 
-def test_one_cluster_runs_in_the_background_until_it_is_stopped(state: Path, cluster_programs: Path):
-    before = look_at_machine()
+def test_one_cluster_runs_in_the_background_until_it_is_stopped(
+    state: Path, cluster_programs: Path, tmp_path: Path
+):
+    before, copy = look_at_machine(), tmp_path
 
     def make(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -124,10 +138,13 @@ def test_one_cluster_runs_in_the_background_until_it_is_stopped(state: Path, clu
             text=True,
             check=True,
         )
-        assert nodes.stdout == "node/trainwright-background\n"
+        assert nodes.stdout.startswith("node/trainwright-")
+        shutil.copy(state / "background/cluster.json", copy)
+        assert list_traces(copy) != []
     finally:
         ended = make("stop")
     assert ended.stderr == "The cluster is gone.\n"
     assert list_marked(state / "background") == []
+    assert list_traces(copy) == []
     assert look_at_machine() == before
     assert make("stop").stderr == "No cluster was running.\n"
