@@ -383,3 +383,17 @@ async def test_a_job_that_is_not_there_does_not_mean_that(transport: AiohttpTran
     path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs/nope"
     with pytest.raises(NotFound, match="nope"):
         await explaining.request(Request(method="GET", path=path))
+
+
+async def test_every_character_is_applied_as_it_is(people: People, caller: Caller) -> None:
+    texts = [*map(chr, range(1, 0xA1)), "a\u2028b\u2029c", "\ufeff", "\ufffe\uffff", "\U0001f600"]
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "texts", "namespace": caller.namespace},
+        "data": {f"text-{number}": f"<{text}>" for number, text in enumerate(texts)},
+    }
+    await people.cluster.apply(body, "test")
+    stored = await people.find("ConfigMap", "texts")
+    assert stored is not None
+    assert stored["data"] == body["data"]
