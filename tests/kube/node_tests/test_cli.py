@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,7 +34,7 @@ for step in range(3):
     print(f"step {step} of rank {rank}", flush=True)
     time.sleep(0.3)
 """
-ARGUMENTS = ("$(HOME)", "`id`", '"; exit 3', "$$", "é")
+ARGUMENTS = ("$(HOME)", "`id`", '"; exit 3', "$$", "é", "".join(map(chr, range(1, 128))))
 
 
 @pytest.fixture
@@ -69,17 +70,17 @@ async def test_a_script_runs_in_two_pods_and_its_output_is_followed(
     where = ("--on", "kubernetes", "--kubeconfig", str(real_cluster.kubeconfig), "-n", namespace)
     words = ("train.py", "--runtime", "small", "--nodes", "2", "--name", "demo", "--", *ARGUMENTS)
 
-    done = await asyncio.to_thread(program.run, "run", *where, *words)
-
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    running = program.start("run", *where, *words)
+    stdout, stderr = await communicate(running, seconds=100)
+    assert running.returncode == 0, stderr
+    lines = stdout.splitlines()
     for rank in (0, 1):
         own = [line.removeprefix(f"[node {rank}] ") for line in lines if line.startswith(f"[node {rank}]")]
         assert own == [
             f"arguments {list(ARGUMENTS)!r} package",
             *(f"step {step} of rank {rank}" for step in range(3)),
         ]
-    assert "demo: Complete after" in done.stderr
+    assert "demo: Complete after" in stderr
 
     read = await call(program, "logs", *where, "demo", "--rank", "1", "--tail", "1")
     assert read.stdout == "step 2 of rank 1\n"
@@ -96,10 +97,13 @@ async def test_ctrl_c_stops_the_job_and_a_wrong_image_is_explained(
     where = ("--on", "kubernetes", "--kubeconfig", str(real_cluster.kubeconfig), "-n", namespace)
     words = ("--runtime", "small", "--image", "no.such.host/image:1", "--name", "wrong", "train.py")
     running = program.start("run", *where, *words)
+    said: list[str] = []
     try:
-        said = await asyncio.wait_for(asyncio.to_thread(read_until, running, "image:1"), timeout=60)
-        assert "waiting for wrong" in said
-        running.send_signal(2)
+        reading = asyncio.create_task(asyncio.to_thread(read_until, running, "image:1", said))
+        _, late = await asyncio.wait([reading], timeout=90)
+        assert not late, f"said only {said}"
+        assert any("waiting for wrong" in line for line in said)
+        running.send_signal(signal.SIGINT)
         stdout, _ = await asyncio.to_thread(running.communicate, timeout=60)
     finally:
         running.kill()
@@ -109,12 +113,19 @@ async def test_ctrl_c_stops_the_job_and_a_wrong_image_is_explained(
     assert job["status"]["phase"] == "Failed"
 
 
-def read_until(process: subprocess.Popen[str], word: str) -> str:
+def read_until(process: subprocess.Popen[str], word: str, said: list[str]) -> None:
     assert process.stderr is not None
-    said = ""
-    while word not in said and (line := process.stderr.readline()):
-        said += line
-    return said
+    while not (said and word in said[-1]) and (line := process.stderr.readline()):
+        said.append(line)
+
+
+async def communicate(process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
+    """Return what the program says until it ends, or is ended because it takes too long."""
+    telling = asyncio.create_task(asyncio.to_thread(process.communicate))
+    await asyncio.wait([telling], timeout=seconds)
+    if process.poll() is None:
+        process.kill()
+    return await telling
 
 
 async def call(program: Program, *words: str) -> subprocess.CompletedProcess[str]:
