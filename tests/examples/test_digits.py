@@ -11,7 +11,7 @@ from trainwright.runner.progress.history import ProgressHistory, build_curves, r
 from trainwright.runner.progress.package import path_for_jobs
 from trainwright.runner.progress.server import ProgressServer
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
 SCRIPT = Path(__file__).parent.parent.parent / "examples" / "digits" / "train.py"
 

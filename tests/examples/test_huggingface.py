@@ -10,7 +10,7 @@ from trainwright.runner.progress.history import ProgressHistory, read_history
 from trainwright.runner.progress.package import path_for_jobs
 from trainwright.runner.progress.server import ProgressServer
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
 SCRIPT = Path(__file__).parent.parent.parent / "examples" / "huggingface" / "train.py"
 

@@ -33,6 +33,7 @@ def test_the_file_is_complete(objects: dict[str, dict[str, Any]]):
 
 
 @pytest.mark.e2e
+@pytest.mark.timeout(500)
 async def test_the_scripts_prepare_train_and_go_on_from_a_checkpoint(
     training_environment: Path, tmp_path: Path, objects: dict[str, dict[str, Any]]
 ):

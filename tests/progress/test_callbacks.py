@@ -12,7 +12,7 @@ from trainwright.runner.progress.history import HistoryEntry, ProgressHistory, b
 from trainwright.runner.progress.package import path_for_jobs
 from trainwright.runner.progress.server import ProgressServer
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -47,7 +47,7 @@ async def run_training(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(250):
             output, _ = await process.communicate()
         assert process.returncode == 0, output.decode()
     return read_history(history)
