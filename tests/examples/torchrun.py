@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-
 # A bound, not an expectation: ranks share two cores with the other tests, and a start alone may take long.
 PATIENCE_SECONDS = 200
 
