@@ -503,3 +503,37 @@ def test_an_initializer_that_fails_is_named() -> None:
     world.settle()
     assert world.status.cause is not None
     assert "(setup, rank 0): container node exited with code 7" in world.status.cause.message
+
+
+def test_what_a_drained_pod_said_counts_until_the_job_set_has_acted_on_it() -> None:
+    """1. The pod is evicted and says so. 2. It is gone; its Job has counted a failure. 3. JobSet fails."""
+    told = condition("DisruptionTarget", "True", "EvictionByEvictionAPI", "evicting")
+    evicted = {**told, "phase": "Running"}
+    world = world_with_pods([evicted])
+    said = world.status.cause
+    assert said is not None
+    assert said.reason == "DisruptionTarget"
+    for pod in world.pods():
+        world.delete("Pod", pod["metadata"]["name"])
+    world.merge("Job", "demo-node-0", {"status": {"active": 0, "ready": 0, "failed": 1}})
+    world.rest()
+    assert world.status.cause == said
+    failed = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "FailedJobs",
+        "message": "jobset failed",
+        "lastTransitionTime": _at(9),
+    }
+    world.merge("JobSet", JOB, {"status": {"conditions": [failed]}})
+    world.rest()
+    assert (world.status.phase, world.status.cause) == ("Failed", said)
+
+
+def test_what_job_set_did_about_a_failure_is_no_cause_between_two_attempts() -> None:
+    world = World(train_job(), runtime())
+    world.rest()
+    about = event("JobSet", JOB, "RestartJobSetFailurePolicyAction", "restarting")
+    world.put(build_object(msgspec.structs.replace(about, metadata=ObjectMeta(name="e", namespace="ns"))))
+    world.rest()
+    assert world.status.cause is None

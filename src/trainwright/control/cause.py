@@ -46,7 +46,24 @@ def find_cause(view: View, problem: Problem | None, wait: Problem | None, now: d
     if found is not None:
         return keep_since(build_cause(view, found, now), view.status.cause)
     evidence = find_strongest(view)
-    return keep_since(build_evidence_cause(evidence, view, now), view.status.cause) if evidence else None
+    if evidence is not None:
+        return keep_since(build_evidence_cause(evidence, view, now), view.status.cause)
+    return view.status.cause if _is_failing_without_pods(view) else None
+
+
+def _is_failing_without_pods(view: View) -> bool:
+    """Say whether what was seen of a pod still counts although the pod is gone.
+
+    A drained or deleted pod takes its evidence along; its Job has counted the failure, and the JobSet has not
+    acted on it yet.
+    """
+    before = view.status.cause
+    if before is None or before.layer not in ("Pod", "Container") or view.live_pods:
+        return False
+    return any(
+        job.status is not None and job.status.failed > 0 and is_of_current_attempt(job.metadata, view.job_set)
+        for job in view.jobs
+    )
 
 
 def find_strongest(view: View) -> tuple[Evidence, int] | None:
@@ -160,7 +177,9 @@ def _find_without_pods(view: View) -> Evidence | None:
             return evidence
     if view.jobs:
         return None
-    event = find_newest_event("JobSet", job_set.metadata.name, view.seen.events)
+    # What JobSet did about a failure is no cause: it stands between two attempts.
+    events = [event for event in view.seen.events if not event.reason.endswith("FailurePolicyAction")]
+    event = find_newest_event("JobSet", job_set.metadata.name, events)
     if event is None:
         return None
     return Evidence(

@@ -356,12 +356,7 @@ def observed(
 # What the decision does not do yet. Not strict: it depends on the moments at which a pass comes.
 NAMED_WRONG = {
     "the program is started again in place": "each restart says NonZeroExit, then CrashLoopBackOff",
-    "the node is drained": "forgotten between the end of the pod and the failure of the JobSet",
     "somebody deletes the pod": "the pod that is being deleted says Killed, which is kept or forgotten",
-}
-NOT_STEADY = {
-    **NAMED_WRONG,
-    "the last restart is used up": "between two attempts the event of the restart counts as a cause",
 }
 
 
@@ -389,7 +384,7 @@ def test_the_cause_is_named_where(name: str, observed: dict[str, Observed]):
     assert (finished.reason if finished else None) == expected.failed
 
 
-@each_situation(NOT_STEADY)
+@each_situation(NAMED_WRONG)
 def test_whoever_looks_earlier_is_told_the_same_where(name: str, observed: dict[str, Observed]):
     expected, found = SITUATIONS[name], observed[name]
     told = [step for step in found.trail if not (step is None and expected.goes_on)]
