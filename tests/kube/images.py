@@ -160,13 +160,14 @@ def _fill_pause(root: Path) -> None:
 def _fill_base(root: Path) -> None:
     if shutil.which("debootstrap") is None:
         raise ImageNotBuilt("no debootstrap for the base image: run scripts/system-packages")
-    mirror = os.environ["TRAINWRIGHT_DEBIAN_MIRROR"]
+    # debootstrap knows the mirror of its suites; the variable names another.
+    mirror = os.environ.get("TRAINWRIGHT_DEBIAN_MIRROR")
     # In namespaces of its own: what it mounts is gone with it, also when it is killed.
     _run(
         [
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
             *("debootstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}"),
-            *(SUITE, root, mirror),
+            *(SUITE, root, *([mirror] if mirror else ())),
         ],
         "base",
     )
