@@ -78,6 +78,8 @@ def main():
             save_total_limit=1,
             report_to="none",
             seed=options.seed,
+            # Said plainly: on a machine without GPUs the ranks would otherwise train each for itself.
+            use_cpu=not torch.cuda.is_available(),
         ),
         train_dataset=Sentences(train, vocabulary),
         eval_dataset=Sentences(test, vocabulary),
