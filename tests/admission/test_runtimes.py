@@ -192,7 +192,8 @@ def test_at_most_one_gang_scheduler_is_allowed() -> None:
     )
 
     assert [str(error) for error in validate_runtime(runtime(spec)).invalid] == [
-        "spec.podGroupPolicy: coscheduling and volcano are set; at most one of coscheduling, volcano may be"
+        "spec.podGroupPolicy: coscheduling and volcano are set; "
+        "at most one of coscheduling, volcano, kai, native may be"
     ]
 
 

@@ -110,11 +110,25 @@ class VolcanoPolicy(ApiStruct, frozen=True, kw_only=True):
     network_topology: NetworkTopology | None = None
 
 
+class KaiPolicy(ApiStruct, frozen=True, kw_only=True):
+    """Gang scheduling by the KAI scheduler. `queue` is for jobs that name none by a label of their own."""
+
+    queue: Annotated[str, Meta(min_length=1, max_length=63)] | None = None
+
+
+class NativePolicy(ApiStruct, frozen=True, kw_only=True):
+    """Gang scheduling by Kubernetes itself, in the version of `scheduling.k8s.io` that the cluster serves."""
+
+    version: Annotated[str, one_of("v1alpha2", "v1alpha3", default="v1alpha2")] | None = None
+
+
 class PodGroupPolicy(ApiStruct, frozen=True, kw_only=True):
-    """Gang scheduling; at most one of the two."""
+    """Gang scheduling; at most one of the four."""
 
     coscheduling: CoschedulingPolicy | None = None
     volcano: VolcanoPolicy | None = None
+    kai: KaiPolicy | None = None  # ours
+    native: NativePolicy | None = None  # ours
 
 
 class JobSetMetadata(LabelsAndAnnotations, frozen=True, kw_only=True):
@@ -137,7 +151,9 @@ class RuntimeSpec(ApiStruct, frozen=True, kw_only=True):
     """How a kind of training runs."""
 
     ml_policy: Annotated[MLPolicy, at_most_one("torch", "mpi", "jax", "xgboost", "flux")] | None = None
-    pod_group_policy: Annotated[PodGroupPolicy, at_most_one("coscheduling", "volcano")] | None = None
+    pod_group_policy: (
+        Annotated[PodGroupPolicy, at_most_one("coscheduling", "volcano", "kai", "native")] | None
+    ) = None
     template: Annotated[JobSetTemplate, not_empty()] | None = None
     ttl_seconds_after_finished: NonNegativeInt32 | None = None  # ours: default for jobs that set none
 
