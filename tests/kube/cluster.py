@@ -1,6 +1,6 @@
 """A whole Kubernetes on this machine: control plane, JobSet, our CRDs, and one node on which pods really run.
 
-As a context manager it lives as long as the process that made it, however that ends. `start_in_background`
+As a context manager it lives as long as the process that made it, however that ends. `running_in_background`
 leaves one running (`make cluster`). All clusters of a user have a folder under one state folder; whoever
 starts one first takes down what earlier ones left behind. A cluster lives as long as the first process of
 its node holds the lock of its folder.
@@ -22,16 +22,16 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 import psutil
-import yaml
 
 from kube.control_plane import ControlPlane, Variant
 from kube.images import BASE_IMAGE, ImageNotBuilt, build_images
-from kube.namespaces import DIE_WITH_PARENT, Walls, claim_link, delete_link, remove_traces
+from kube.installing import install_our_crds
+from kube.namespaces import DIE_WITH_PARENT, Walls, claim_link, delete_link, remove_traces, run_inside
 from kube.node import Node, list_missing
 
-ROOT = Path(__file__).resolve().parents[2]
-CRDS = sorted((ROOT / "src/trainwright/manifests/crds").glob("*.yaml"))
 BACKGROUND = "background"  # the name of the one cluster that `make cluster` leaves running
+# A user without any right but those that everybody has, until somebody gives them a role.
+PERSON = "person"
 
 # In the environment of every process that a cluster starts: they are found by it when nobody else knows them.
 MARK = "TRAINWRIGHT_CLUSTER_FOLDER"
@@ -50,6 +50,12 @@ class Description:
     node: str
     kubeconfig: str
     processes: dict[str, tuple[int, float]]  # name: process id and start time
+
+    def run_on_node(self, *command: str | Path) -> str:
+        """Run a program on the node to its end and return its output."""
+        outside, _ = self.processes["init"]
+        (init,) = psutil.Process(outside).children()
+        return run_inside(init.pid, *command)
 
 
 class Cluster:
@@ -90,7 +96,7 @@ class Cluster:
 
     def install_crds(self) -> None:
         """Create our CRDs and wait until they are served."""
-        self.plane.install_crds([yaml.safe_load(path.read_text()) for path in CRDS])
+        install_our_crds(self.plane)
 
     def keep_running(self) -> None:
         """Leave the cluster when this process ends; `stop` ends it."""
@@ -130,6 +136,7 @@ class Cluster:
         self.install_crds()
         self.plane.wait_for("kubelet", lambda: self._is_ready(walls.name))
         node.wait_for_dns()
+        self.plane.kubeconfig()  # the administrator's, for whoever reads the description
         programs = {name: process.pid for name, process in walls.processes.items()}
         self._write_description({**self.plane.pids, **programs})
 
@@ -184,15 +191,19 @@ def get_state_folder() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "trainwright/clusters"
 
 
-def start_in_background(programs: Path) -> Path:
-    """Return the kubeconfig of the cluster that is left running; start it where there is none."""
+@contextlib.contextmanager
+def running_in_background(programs: Path) -> Iterator[Description]:
+    """Give the cluster that is left running, started where there is none; nobody stops it meanwhile."""
     with _locked_state():
-        if running := find_running(BACKGROUND):
-            return Path(running.kubeconfig)
-        take_down(get_state_folder() / BACKGROUND)
-        with Cluster(programs, BACKGROUND, dies_with_parent=False) as cluster:
-            cluster.keep_running()
-            return cluster.kubeconfig
+        running = find_running(BACKGROUND)
+        if running is None:
+            take_down(get_state_folder() / BACKGROUND)
+            with Cluster(programs, BACKGROUND, dies_with_parent=False) as cluster:
+                cluster.keep_running()
+            running = find_running(BACKGROUND)
+        if running is None:
+            raise ClusterUnavailable("it ended at once; `make cluster-stop` takes down what is left")
+        yield running
 
 
 def stop() -> bool:
@@ -253,6 +264,7 @@ def _build_variant(walls: Walls, launcher: tuple[str, ...]) -> Variant:
             "system:kube-proxy": ("test-kube-proxy", "system:node-proxier"),
             "system:kube-scheduler": ("test-kube-scheduler", "system:authenticated"),
             "coredns": ("test-coredns", "system:masters"),
+            PERSON: ("test-person", "system:authenticated"),
         },
         launcher=launcher,
     )

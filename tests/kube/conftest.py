@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from kube.control_plane import ControlPlane
+from kube.installing import grant_operator_rights, install_our_crds
 from kube.operating import People
 from trainwright.cluster.kube.config import Connection, load_connection
 from trainwright.cluster.kube.transport import AiohttpTransport
-from trainwright.manifests.access import OPERATOR_NAMESPACE_RULES, OPERATOR_RULES
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
@@ -39,25 +38,13 @@ def control_plane() -> Iterator[ControlPlane]:
 @pytest.fixture(scope="session")
 def crds(control_plane: ControlPlane) -> None:
     """Our CRDs, installed; they stay for the session."""
-    folder = Path(__file__).resolve().parents[2] / "src/trainwright/manifests/crds"
-    control_plane.install_crds([yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))])
+    install_our_crds(control_plane)
 
 
 @pytest.fixture(scope="session")
 def operator_rights(control_plane: ControlPlane) -> None:
     """The rights that an installation gives to the operator, for the user of that name."""
-    rbac = "rbac.authorization.k8s.io"
-    for name, rules in (("test", OPERATOR_RULES), ("test-own-namespace", OPERATOR_NAMESPACE_RULES)):
-        role = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
-        control_plane.call("POST", f"/apis/{rbac}/v1/clusterroles", {**role, "rules": list(rules)})
-        binding = {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": name},
-            "subjects": [{"apiGroup": rbac, "kind": "User", "name": "operator"}],
-        }
-        control_plane.call("POST", f"/apis/{rbac}/v1/clusterrolebindings", binding)
+    grant_operator_rights(control_plane)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 In: the folder of programs that `scripts/cluster-programs` builds. Out: a running control plane with a
 kubeconfig per component, each with a user of its own. There is no scheduler and no node: pods stay Pending
-(`cluster.Cluster` adds them, through `Variant`).
+(`cluster.Cluster` and `kwok.SimulatedNodes` add them, through `Variant`).
 Everything that was started ends with the context, by its process id; the folder is removed.
 """
 
@@ -21,7 +21,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -64,7 +64,7 @@ class ControlPlane:
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="trainwright-kube-")))
     variant: Variant = Variant()
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    _webhook_paths: list[str] = field(default_factory=list)
+    _webhook_urls: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         names = ("etcd", "etcd-peer", "apiserver", "jobset-webhook", "jobset-metrics", "jobset-health")
@@ -76,9 +76,9 @@ class ControlPlane:
             self._start_etcd()
             self.start_apiserver()
             self._install_jobset()
-            self._start_controller_manager()
+            self.start_controller_manager()
             # Ready is said before the webhooks are there.
-            self.wait_for("jobset", self._serves_webhooks)
+            self.wait_for("jobset", lambda: self.serves(self._webhook_urls))
         except BaseException:
             self._end()
             raise
@@ -161,7 +161,7 @@ class ControlPlane:
     def start_apiserver(self) -> None:
         """Start the API server, or start it again after `stop_apiserver`."""
         pki = self.folder / "pki"
-        self._start(
+        self.start_program(
             "kube-apiserver",
             "--etcd-servers",
             f"http://127.0.0.1:{self.port['etcd']}",
@@ -186,7 +186,7 @@ class ControlPlane:
 
     def start_scheduler(self) -> None:
         """Start the scheduler, for a cluster that has nodes."""
-        self._start(
+        self.start_program(
             "kube-scheduler",
             *("--kubeconfig", str(self.kubeconfig("system:kube-scheduler"))),
             *("--leader-elect=false", "--secure-port=0"),
@@ -194,7 +194,7 @@ class ControlPlane:
 
     def stop_apiserver(self) -> None:
         """End the API server; etcd and everything stored stay."""
-        self._stop("kube-apiserver")
+        self.stop_program("kube-apiserver")
 
     def compact(self) -> None:
         """Make etcd forget its history, so that old resource versions expire (410)."""
@@ -242,7 +242,7 @@ class ControlPlane:
 
     def _start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{self.port[name]}" for name in ("etcd", "etcd-peer"))
-        self._start(
+        self.start_program(
             "etcd",
             *("--data-dir", str(self.folder / "etcd"), "--unsafe-no-fsync", "--log-level", "warn"),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
@@ -251,7 +251,7 @@ class ControlPlane:
         )
 
     def _install_jobset(self) -> None:
-        source = _module_folder("jobset", "sigs.k8s.io/jobset") / "config/components"
+        source = find_module_folder("jobset", "sigs.k8s.io/jobset") / "config/components"
         self.create_all(_load_documents(sorted((source / "crd/bases").glob("*.yaml"))))
         rendered = subprocess.run(
             [self.programs / "kubectl", "kustomize", source / "webhook"], capture_output=True, check=True
@@ -261,12 +261,11 @@ class ControlPlane:
             for document in yaml.safe_load_all(rendered.stdout)
             if document["kind"].endswith("WebhookConfiguration")
         ]
-        self._webhook_paths = [
-            webhook["clientConfig"]["service"]["path"]
-            for configuration in webhooks
-            for webhook in configuration["webhooks"]
+        local = [self.to_local_url(webhook, self.port["jobset-webhook"]) for webhook in webhooks]
+        self._webhook_urls = [
+            webhook["clientConfig"]["url"] for configuration in local for webhook in configuration["webhooks"]
         ]
-        self.create_all([self._to_local_url(webhook, self.port["jobset-webhook"]) for webhook in webhooks])
+        self.create_all(local)
         config = {
             "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
             "kind": "Configuration",
@@ -281,19 +280,18 @@ class ControlPlane:
             "clientConnection": {"qps": 1000, "burst": 2000},
         }
         (self.folder / "jobset.yaml").write_text(yaml.safe_dump(config))
-        self._start(
+        self.start_program(
             "jobset",
             *("--config", str(self.folder / "jobset.yaml")),
             *("--kubeconfig", str(self.kubeconfig("jobset"))),
         )
-        self.wait_for("jobset", lambda: _answers(self.port["jobset-health"], "/readyz"))
+        self.wait_for("jobset", lambda: answers(self.port["jobset-health"], "/readyz"))
 
-    def _serves_webhooks(self) -> bool:
-        """Say whether JobSet's webhook server knows its paths; until then it answers 404."""
+    def serves(self, urls: Sequence[str]) -> bool:
+        """Say whether a webhook server knows its paths; until then it answers 404."""
         context = ssl.create_default_context(cafile=str(self.folder / "pki/hook/tls.crt"))
         try:
-            for path in self._webhook_paths:
-                url = f"https://127.0.0.1:{self.port['jobset-webhook']}{path}"
+            for url in urls:
                 urllib.request.urlopen(url, b"{}", timeout=5, context=context).close()
         except urllib.error.HTTPError as error:
             return error.code != 404
@@ -301,7 +299,7 @@ class ControlPlane:
             return False
         return True
 
-    def _to_local_url(self, configuration: dict[str, Any], port: int) -> dict[str, Any]:
+    def to_local_url(self, configuration: dict[str, Any], port: int) -> dict[str, Any]:
         """Return the webhook configuration with a URL of this machine in place of the service."""
         ca = base64.b64encode((self.folder / "pki/hook/tls.crt").read_bytes()).decode()
         webhooks = [
@@ -316,9 +314,9 @@ class ControlPlane:
         ]
         return {**configuration, "webhooks": webhooks}
 
-    def _start_controller_manager(self) -> None:
+    def start_controller_manager(self) -> None:
         """Jobs and garbage collection; last, since the collector looks for new kinds only twice a minute."""
-        self._start(
+        self.start_program(
             "kube-controller-manager",
             *("--kubeconfig", str(self.kubeconfig("controller-manager"))),
             *("--service-account-private-key-file", str(self.folder / "pki/sa.key")),
@@ -328,16 +326,20 @@ class ControlPlane:
             *("--kube-api-qps=1000", "--kube-api-burst=2000"),
         )
 
-    def _start(self, program: str, *arguments: str) -> None:
+    def start_program(self, program: str, *arguments: str, launcher: Sequence[str] = ()) -> None:
+        """Start a component; it ends with the control plane, or with `stop_program`.
+
+        `launcher` is put before its command.
+        """
         with (self.folder / f"{program}.log").open("ab") as log:
             self._processes[program] = subprocess.Popen(
-                [*self.variant.launcher, self.programs / program, *arguments],
+                [*self.variant.launcher, *launcher, self.programs / program, *arguments],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
 
-    def _stop(self, program: str) -> None:
+    def stop_program(self, program: str) -> None:
         """Kill a component: nothing of it is to be kept, and an orderly end waits for every open watch."""
         process = self._processes.pop(program)
         process.kill()
@@ -345,7 +347,7 @@ class ControlPlane:
 
     def _end(self) -> None:
         for program in reversed(list(self._processes)):
-            self._stop(program)
+            self.stop_program(program)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -372,7 +374,7 @@ def _openssl(*arguments: str | Path) -> None:
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
 
-def _module_folder(program: str, module: str) -> Path:
+def find_module_folder(program: str, module: str) -> Path:
     """Return where Go keeps the source of a module that one of our programs is built from."""
     here = Path(__file__).parent / "programs" / program
     listed = subprocess.run(
@@ -397,7 +399,8 @@ def _load_documents(paths: list[Path]) -> list[dict[str, Any]]:
     ]
 
 
-def _answers(port: int, path: str) -> bool:
+def answers(port: int, path: str) -> bool:
+    """Say whether a component answers a probe."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
             return bool(answer.status == 200)

@@ -1,0 +1,37 @@
+"""What an installation puts on a cluster, without the operator itself: our CRDs, and its rights.
+
+For control planes on which tests run an operator in their own process, as the user `operator`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from kube.control_plane import ControlPlane
+from trainwright.manifests.access import OPERATOR_NAMESPACE_RULES, OPERATOR_RULES
+
+ROOT = Path(__file__).resolve().parents[2]
+CRDS = sorted((ROOT / "src/trainwright/manifests/crds").glob("*.yaml"))
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def install_our_crds(plane: ControlPlane) -> None:
+    """Create our CRDs and wait until they are served."""
+    plane.install_crds([yaml.safe_load(path.read_text()) for path in CRDS])
+
+
+def grant_operator_rights(plane: ControlPlane) -> None:
+    """Give the user `operator` the rights that an installation gives to the operator, in all namespaces."""
+    for name, rules in (("test", OPERATOR_RULES), ("test-own-namespace", OPERATOR_NAMESPACE_RULES)):
+        role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
+        plane.call("POST", f"/apis/{_RBAC}/v1/clusterroles", {**role, "rules": list(rules)})
+        binding = {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "operator"}],
+        }
+        plane.call("POST", f"/apis/{_RBAC}/v1/clusterrolebindings", binding)
