@@ -22,6 +22,7 @@ from trainwright.render.counts import set_counts
 from trainwright.render.initializers import set_initializer
 from trainwright.render.trainer import set_trainer
 from trainwright.template.pod_sets import build_pod_sets
+from trainwright.template.steps import Step, list_steps
 
 ENV = [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]
 LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
@@ -209,19 +210,23 @@ TRAINERS: dict[str, tuple[Json, Trainer, Json]] = {
 }
 
 
+TRAINER_STEP = Step(runs_command=True, trains=True, uses_resources=True)
+
+
 @pytest.mark.parametrize(("original", "trainer", "expected"), TRAINERS.values(), ids=TRAINERS)
 def test_the_trainer_block_goes_to_the_container_node(
     original: Json, trainer: Trainer, expected: Json
 ) -> None:
     before = replicated_job("any-name", container("side"), original)
     after = replicated_job("any-name", container("side"), {**expected, **LAST_WORDS})
-    assert set_trainer(before, trainer) == after
+    assert set_trainer(before, trainer, TRAINER_STEP) == after
 
 
 @pytest.mark.parametrize("ancestor", [None, "dataset-initializer", "another"])
 def test_16_other_steps_do_not_get_the_trainer_block(ancestor: str | None) -> None:
     untouched = replicated_job(ancestor=ancestor)
-    assert set_trainer(untouched, Trainer(image="u:2", env=ENV)) is untouched
+    (step,) = list_steps({"replicatedJobs": [untouched]}, None)
+    assert set_trainer(untouched, Trainer(image="u:2", env=ENV), step) is untouched
 
 
 COUNTS: dict[str, tuple[Json, MLPolicy | None, Json, int | None]] = {

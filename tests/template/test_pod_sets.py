@@ -9,12 +9,12 @@ from trainwright.api.meta import Json
 from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import MLPolicy, RuntimeSpec
 from trainwright.api.trainjob import Trainer
+from trainwright.template.layout import build_layout
 from trainwright.template.pod_sets import (
     PodSet,
     build_endpoint,
     build_pod_sets,
     build_subdomain,
-    find_trainer_pod_set,
     iterate_endpoints,
 )
 
@@ -110,9 +110,9 @@ def test_pod_sets_hold_what_patches_and_resources_make_of_the_template() -> None
 
 def test_the_trainer_pod_set_is_the_first_with_that_ancestor() -> None:
     jobs = (replicated_job("x", ancestor=None), replicated_job("a"), replicated_job("b"))
-    pod_sets = build_pod_sets(runtime_spec(*jobs), train_job())
-    assert find_trainer_pod_set(pod_sets) == pod_sets[1]
-    assert find_trainer_pod_set(pod_sets[:1]) is None
+    layout = build_layout(train_job(), runtime_spec(*jobs))
+    assert layout.trainer_pod_set == layout.pod_sets[1]
+    assert build_layout(train_job(), runtime_spec(jobs[0])).trainer_pod_set is None
 
 
 def test_containers_are_found_before_init_containers_of_the_same_name() -> None:

@@ -20,4 +20,5 @@ def set_counts(replicated_job: Json, pod_set: PodSet) -> Json:
         return changed if pod_set.completions is None else {**changed, "completions": pod_set.completions}
 
     counted = rewrite_job_spec(replicated_job, write)
-    return {**counted, "replicas": 1} if pod_set.ancestor in ANCESTOR_CONTAINERS else counted
+    is_step = pod_set.ancestor in ANCESTOR_CONTAINERS or pod_set.replicas != replicated_job.get("replicas", 1)
+    return {**counted, "replicas": pod_set.replicas} if is_step else counted

@@ -30,7 +30,6 @@ from trainwright.render.initializers import set_initializer
 from trainwright.render.template_hash import build_template_hash
 from trainwright.render.trainer import set_trainer
 from trainwright.template.layout import JobLayout, build_layout
-from trainwright.template.pod_sets import PodSet
 from trainwright.template.replicated_jobs import list_replicated_jobs
 from trainwright.template.resources import DEFAULT_ACCELERATORS, AcceleratorNames
 
@@ -80,8 +79,8 @@ def _build_job_set(job: TrainJob, layout: JobLayout, contributions: Sequence[Con
 def _build_job_set_spec(job: TrainJob, layout: JobLayout, contributions: Sequence[Contribution]) -> Json:
     template = layout.template.spec or {}
     replicated_jobs = [
-        _build_replicated_job(replicated_job, pod_set, job, layout, contributions)
-        for replicated_job, pod_set in zip(list_replicated_jobs(template), layout.pod_sets, strict=True)
+        _build_replicated_job(replicated_job, i, job, layout, contributions)
+        for i, replicated_job in enumerate(list_replicated_jobs(template))
     ]
     suspend = job.spec.suspend if job.spec else None  # absent stays absent, whatever the template says
     return {**fill_lists(template), "replicatedJobs": replicated_jobs, "suspend": suspend}
@@ -89,7 +88,7 @@ def _build_job_set_spec(job: TrainJob, layout: JobLayout, contributions: Sequenc
 
 def _build_replicated_job(
     replicated_job: Json,
-    pod_set: PodSet,
+    index: int,
     job: TrainJob,
     layout: JobLayout,
     contributions: Sequence[Contribution],
@@ -97,8 +96,8 @@ def _build_replicated_job(
     for contribution in contributions:
         replicated_job = add_contribution(replicated_job, contribution)
     replicated_job = set_initializer(replicated_job, job.spec.initializer if job.spec else None)
-    replicated_job = set_trainer(replicated_job, layout.trainer)
-    return set_amounts(set_counts(replicated_job, pod_set))
+    replicated_job = set_trainer(replicated_job, layout.trainer, layout.steps[index])
+    return set_amounts(set_counts(replicated_job, layout.pod_sets[index]))
 
 
 def _own(obj: Json, job: TrainJob) -> Json:

@@ -5,7 +5,7 @@ Admission and render build it with the same function, so that what is checked is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -17,6 +17,7 @@ from trainwright.template import pod_sets
 from trainwright.template.merged import build_merged_template
 from trainwright.template.pod_sets import PodSet
 from trainwright.template.resources import DEFAULT_ACCELERATORS, AcceleratorNames
+from trainwright.template.steps import Step, list_steps
 
 NO_TRAINER = Trainer()
 
@@ -25,10 +26,12 @@ class JobLayout(msgspec.Struct, frozen=True, kw_only=True):
     """A TrainJob over its runtime: merged template, counted pods.
 
     `trainer` is the TrainJob's block, an empty one where there is none: a job without the block is set up
-    like one with an empty block. `template` has patches and resources merged in.
+    like one with an empty block. `template` has patches and resources merged in. `runtime_name` is the one
+    that the TrainJob refers to, empty where it refers to none.
     """
 
     job_name: str
+    runtime_name: str = ""
     trainer: Trainer
     policy: MLPolicy | None
     template: JobSetTemplate
@@ -36,14 +39,19 @@ class JobLayout(msgspec.Struct, frozen=True, kw_only=True):
     accelerators: AcceleratorNames = DEFAULT_ACCELERATORS
 
     @property
+    def steps(self) -> tuple[Step, ...]:
+        """What each replicated job takes from the TrainJob, in their order."""
+        return list_steps(self.template.spec, self.policy, self.trainer.num_nodes)
+
+    @property
     def trainer_pod_set(self) -> PodSet | None:
-        """The trainer pod set, or None where the runtime has no trainer step."""
-        return pod_sets.find_trainer_pod_set(self.pod_sets)
+        """The pod set that runs the command: the first trainer step; None where the runtime has none."""
+        return self._find_first(step.runs_command for step in self.steps)
 
     @property
     def trainer_resources(self) -> Json:
-        """The merged resources of the trainer container, empty where there is none."""
-        pod_set = self.trainer_pod_set
+        """The merged resources of the container that trains, empty where there is none."""
+        pod_set = self._find_first(step.uses_resources for step in self.steps)
         container = pod_set.find_container(NODE) if pod_set else None
         return (container or {}).get("resources") or {}
 
@@ -55,6 +63,10 @@ class JobLayout(msgspec.Struct, frozen=True, kw_only=True):
     def find_pod_set(self, name: str) -> PodSet | None:
         """Return the pod set of the replicated job of that name."""
         return next((pod_set for pod_set in self.pod_sets if pod_set.name == name), None)
+
+    def _find_first(self, chosen: Iterable[bool]) -> PodSet | None:
+        pairs = zip(self.pod_sets, chosen, strict=True)
+        return next((pod_set for pod_set, is_chosen in pairs if is_chosen), None)
 
     def build_first_endpoint(self, pod_set: PodSet) -> str:
         """Return the address of the first pod (rank 0) of a pod set."""
@@ -73,6 +85,7 @@ def build_layout(
     template = build_merged_template(runtime_spec, job)
     return JobLayout(
         job_name=job.metadata.name,
+        runtime_name=job.spec.runtime_ref.name if job.spec else "",
         trainer=trainer,
         policy=runtime_spec.ml_policy,
         template=template,

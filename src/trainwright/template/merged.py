@@ -6,21 +6,23 @@ rendering, reads this one.
 
 from __future__ import annotations
 
-from trainwright.api.constants import ANCESTOR_TRAINER, NODE
+from trainwright.api.constants import NODE
 from trainwright.api.meta import Json
 from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import JobSetTemplate, RuntimeSpec
 from trainwright.api.trainjob import TrainJob
 from trainwright.template.patches import apply_patches
-from trainwright.template.replicated_jobs import get_ancestor, list_replicated_jobs
+from trainwright.template.replicated_jobs import list_replicated_jobs
 from trainwright.template.resources import merge_resources
 from trainwright.template.rewrite import rewrite_containers
+from trainwright.template.steps import list_steps
 
 
 def build_merged_template(runtime_spec: RuntimeSpec, job: TrainJob) -> JobSetTemplate:
     """Return the template with the job's patches and `trainer.resourcesPerNode` merged in.
 
-    Resources go to the container `node` of every trainer step, whether or not the runtime has an ML policy.
+    Resources go to the container `node` of every step that trains (`template.steps`), whether or not the
+    runtime has an ML policy.
     """
     template = runtime_spec.template or JobSetTemplate()
     if job.spec is None:
@@ -29,17 +31,15 @@ def build_merged_template(runtime_spec: RuntimeSpec, job: TrainJob) -> JobSetTem
     resources = job.spec.trainer.resources_per_node if job.spec.trainer else None
     if resources is None or patched.spec is None:
         return patched
+    steps = list_steps(patched.spec, runtime_spec.ml_policy)
     replicated_jobs = [
-        _merge_into_trainer(replicated_job, resources)
-        for replicated_job in list_replicated_jobs(patched.spec)
+        _merge_into_trainer(replicated_job, resources) if step.uses_resources else replicated_job
+        for replicated_job, step in zip(list_replicated_jobs(patched.spec), steps, strict=True)
     ]
     return JobSetTemplate(metadata=patched.metadata, spec={**patched.spec, "replicatedJobs": replicated_jobs})
 
 
 def _merge_into_trainer(replicated_job: Json, resources: ResourceRequirements) -> Json:
-    if get_ancestor(replicated_job) != ANCESTOR_TRAINER:
-        return replicated_job
-
     def merge_into(container: Json) -> Json:
         merged = merge_resources(container.get("resources") or {}, resources)
         return {**container, "resources": merged} if merged else container

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from trainwright.api.constants import ANCESTOR_CONTAINERS, ANCESTOR_TRAINER
+from trainwright.api.constants import ANCESTOR_CONTAINERS
 from trainwright.api.meta import Json
 from trainwright.api.runtime import MLPolicy, RuntimeSpec
 from trainwright.api.trainjob import TrainJob
@@ -23,16 +23,17 @@ from trainwright.template.replicated_jobs import (
     get_pod_spec,
     list_replicated_jobs,
 )
+from trainwright.template.steps import Step, list_steps
 
 
 class PodSet(msgspec.Struct, frozen=True, kw_only=True):
     """One replicated job, as its pods are counted.
 
     `replicas` is the number of Jobs: always 1 for the steps of a TrainJob (those with a known ancestor
-    label). `count` is the number of pods of each Job that run at a time, `completions` that of its indexes;
-    they differ only where a template that is no training step says so. `completions` is None for a Job
-    without indexes (completionMode NonIndexed) that ends with its first success. `pod_spec` is the core/v1
-    PodSpec with patches and resources merged; it is read, never changed.
+    label, and the launcher of an MPI job). `count` is the number of pods of each Job that run at a time,
+    `completions` that of its indexes; they differ only where a template that is no training step says so.
+    `completions` is None for a Job without indexes (completionMode NonIndexed) that ends with its first
+    success. `pod_spec` is the core/v1 PodSpec with patches and resources merged; it is read, never changed.
     """
 
     name: str
@@ -66,27 +67,14 @@ def build_pod_sets(runtime_spec: RuntimeSpec, job: TrainJob) -> tuple[PodSet, ..
 def count_pods(spec: Json | None, policy: MLPolicy | None, num_nodes: int | None) -> tuple[PodSet, ...]:
     """Return the pod sets of a JobSet spec in which patches and resources are merged.
 
-    A trainer step gets the policy's number of nodes, or 1, where there is a policy, whatever its template
-    says; `num_nodes`, the TrainJob's own, goes to the *first* trainer step. Every other count is the
-    template's.
+    The steps that train have the number of nodes, the TrainJob's `num_nodes` or the policy's
+    (`template.steps`). Every other count is the template's.
     """
-    replicated_jobs = list_replicated_jobs(spec)
-    ancestors = [get_ancestor(replicated_job) for replicated_job in replicated_jobs]
-    first_trainer = ancestors.index(ANCESTOR_TRAINER) if ANCESTOR_TRAINER in ancestors else None
-    pod_sets = []
-    for i, (replicated_job, ancestor) in enumerate(zip(replicated_jobs, ancestors, strict=True)):
-        derived = None
-        if ancestor == ANCESTOR_TRAINER and policy is not None:
-            derived = max(policy.num_nodes or 1, 1)
-        if i == first_trainer and num_nodes is not None:
-            derived = num_nodes
-        pod_sets.append(_build_pod_set(replicated_job, ancestor, derived))
-    return tuple(pod_sets)
-
-
-def find_trainer_pod_set(pod_sets: tuple[PodSet, ...]) -> PodSet | None:
-    """Return the trainer pod set: the first whose ancestor is the trainer."""
-    return next((pod_set for pod_set in pod_sets if pod_set.ancestor == ANCESTOR_TRAINER), None)
+    steps = list_steps(spec, policy, num_nodes)
+    return tuple(
+        _build_pod_set(replicated_job, step)
+        for replicated_job, step in zip(list_replicated_jobs(spec), steps, strict=True)
+    )
 
 
 def build_subdomain(spec: Json | None, job_name: str) -> str:
@@ -113,17 +101,18 @@ def iterate_endpoints(job_name: str, pod_set: PodSet, subdomain: str) -> Iterato
             yield build_endpoint(job_name, pod_set, subdomain, replica=replica, index=index)
 
 
-def _build_pod_set(replicated_job: Json, ancestor: str | None, derived: int | None) -> PodSet:
+def _build_pod_set(replicated_job: Json, step: Step) -> PodSet:
+    ancestor = get_ancestor(replicated_job)
     job_spec = get_job_spec(replicated_job)
-    count = max(job_spec.get("parallelism") or 1, 1) if derived is None else derived
-    completions: int | None = job_spec.get("completions") if derived is None else derived
+    count = max(job_spec.get("parallelism") or 1, 1) if step.count is None else step.count
+    completions: int | None = job_spec.get("completions") if step.count is None else step.count
     if completions is None and job_spec.get("completionMode") != "NonIndexed":
         completions = count  # an Indexed Job, which JobSet makes of it, must have a number of completions
     replicas = replicated_job.get("replicas")
     return PodSet(
         name=replicated_job["name"],
         ancestor=ancestor,
-        replicas=1 if replicas is None or ancestor in ANCESTOR_CONTAINERS else replicas,
+        replicas=1 if replicas is None or ancestor in ANCESTOR_CONTAINERS or step.runs_command else replicas,
         count=count,
         completions=completions,
         pod_spec=get_pod_spec(replicated_job),
