@@ -25,24 +25,34 @@ from trainwright.frameworks import (
     select_frameworks,
     validate_frameworks,
 )
+from trainwright.frameworks.torch import Torch
 from trainwright.template.layout import build_layout
+
+ONLY_TORCH = (Torch(),)
 
 
 def test_frameworks_take_part_in_a_fixed_order() -> None:
-    assert [framework.name for framework in FRAMEWORKS] == ["plain", "torch"]
+    order = ["plain", "torch", "mpi", "jax", "xgboost", "flux", "tensorflow", "paddle"]
+    names = [framework.name for framework in FRAMEWORKS]
+    assert names == [name for name in order if name in names]
 
 
 SELECTED = {
     "no policy": (None, ["plain"]),
     "no framework": (MLPolicy(num_nodes=2), ["plain"]),
     "torch": (TORCH, ["torch"]),
-    "jax is not there, and nothing stands in for it": (MLPolicy(jax=JAXPolicy()), []),
+    "jax": (MLPolicy(jax=JAXPolicy()), ["jax"]),
+    "xgboost, with plain beside it": (MLPolicy(xgboost=XGBoostPolicy()), ["plain", "xgboost"]),
 }
 
 
 @pytest.mark.parametrize(("policy", "names"), SELECTED.values(), ids=SELECTED)
 def test_selection(policy: MLPolicy | None, names: list[str]) -> None:
     assert [framework.name for framework in select_frameworks(policy)] == names
+
+
+def test_nothing_stands_in_for_a_framework_that_is_not_there() -> None:
+    assert select_frameworks(MLPolicy(jax=JAXPolicy()), ONLY_TORCH) == ()
 
 
 UNSUPPORTED = {
@@ -55,7 +65,7 @@ UNSUPPORTED = {
 
 @pytest.mark.parametrize(("name", "policy"), UNSUPPORTED.items(), ids=UNSUPPORTED)
 def test_a_framework_that_is_not_there_is_an_error(name: str, policy: MLPolicy) -> None:
-    assert find_unsupported(policy, "spec.mlPolicy") == [
+    assert find_unsupported(policy, "spec.mlPolicy", ONLY_TORCH) == [
         FieldError(
             path="spec.mlPolicy",
             rule=Rule.NOT_SUPPORTED,
@@ -65,7 +75,8 @@ def test_a_framework_that_is_not_there_is_an_error(name: str, policy: MLPolicy) 
         )
     ]
     layout = build_layout(train_job(), runtime_spec(policy=policy))
-    assert validate_frameworks(layout) == find_unsupported(policy, "spec.runtimeRef")
+    unsupported = find_unsupported(policy, "spec.runtimeRef", ONLY_TORCH)
+    assert validate_frameworks(layout, ONLY_TORCH) == unsupported
 
 
 @pytest.mark.parametrize("policy", [None, MLPolicy(), TORCH])
@@ -80,7 +91,7 @@ def test_all_errors_of_a_framework_are_returned() -> None:
     layout = build_layout(job, runtime_spec(replicated_job(), policy=policy))
     assert [error.path for error in validate_frameworks(layout)] == [
         "spec.runtimeRef",
-        "spec.trainer.command",
+        "spec.runtimeRef.name",
         "spec.trainer.env",
     ]
 

@@ -259,19 +259,6 @@ VALIDATIONS: dict[str, tuple[RuntimeSpec, Trainer | None, list[FieldError]]] = {
         Trainer(),
         [target_error("nowhere", ["a", "b"], "a"), target_error("nowhere", ["a", "b"], "b")],
     ),
-    "a TorchTune recipe": (
-        runtime_spec(policy=TORCH),
-        Trainer(command=["tune", "run"]),
-        [
-            FieldError(
-                path="spec.trainer.command",
-                rule=Rule.NOT_SUPPORTED,
-                detail="TorchTune recipes are not supported by this version; "
-                "give the whole command: [tune, run, full_finetune_single_device, --config, ...]",
-                value=["tune", "run"],
-            )
-        ],
-    ),
     "a whole command of TorchTune is a command like any other": (
         runtime_spec(policy=TORCH),
         Trainer(command=["tune", "run", "full_finetune_single_device"]),
@@ -300,6 +287,13 @@ WARNINGS: dict[str, tuple[Trainer | None, list[str]]] = {
     "B048 fewer processes than accelerators": (
         Trainer(num_proc_per_node=1, resources_per_node=gpus(2)),
         ["spec.trainer.numProcPerNode is 1, but each node asks for 2 accelerators: 1 of them may stay idle"],
+    ),
+    "more processes than accelerators": (
+        Trainer(num_proc_per_node=4, resources_per_node=gpus(2)),
+        [
+            "spec.trainer.numProcPerNode is 4, but each node asks for 2 accelerator(s) only: processes would "
+            "have to share them"
+        ],
     ),
     "a number of processes": (Trainer(num_proc_per_node=1), []),
     "as many processes as accelerators": (Trainer(num_proc_per_node=2, resources_per_node=gpus(2)), []),

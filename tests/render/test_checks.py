@@ -21,7 +21,6 @@ from trainwright.api.runtime import (
     ClusterTrainingRuntime,
     EnvInjection,
     EnvInjectionTarget,
-    JAXPolicy,
     JobSetTemplate,
     MLPolicy,
     MPIPolicy,
@@ -107,12 +106,6 @@ REFUSED: dict[str, tuple[TrainJob, RuntimeSpec, str, list[str]]] = {
     "a framework that is not there": (
         train_job(),
         runtime_spec(policy=MLPolicy(mpi=MPIPolicy())),
-        JOB,
-        ["spec.runtimeRef"],
-    ),
-    "B040 another one, without a trainer step": (
-        train_job(),
-        runtime_spec(replicated_job(ancestor=None), policy=MLPolicy(jax=JAXPolicy())),
         JOB,
         ["spec.runtimeRef"],
     ),

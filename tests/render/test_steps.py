@@ -17,7 +17,7 @@ from trainwright.api.trainjob import (
     Trainer,
 )
 from trainwright.frameworks import ContainerAddition, Contribution, PodAddition
-from trainwright.render.contributions import add_contribution
+from trainwright.render.contributions import add_contribution, set_commands
 from trainwright.render.counts import set_counts
 from trainwright.render.initializers import set_initializer
 from trainwright.render.trainer import set_trainer
@@ -34,15 +34,15 @@ def with_pod(pod: Json, **fields: Any) -> Json:
 
 
 CONTRIBUTIONS: dict[str, tuple[Json, PodAddition, Json]] = {
-    "1 command and variables of an init container": (
+    "1 variables of an init container": (
         {"containers": [container()], "initContainers": [container("i", env=ENV)]},
         PodAddition(
-            containers={"i": ContainerAddition(command=("go",), env=({"name": "B", "value": "2"},))},
+            containers={"i": ContainerAddition(env=({"name": "B", "value": "2"},))},
         ),
         {
             "containers": [container()],
             "initContainers": [
-                container("i", command=["go"], env=[{"name": "A", "value": "1"}, {"name": "B", "value": "2"}])
+                container("i", env=[{"name": "A", "value": "1"}, {"name": "B", "value": "2"}])
             ],
         },
     ),
@@ -69,11 +69,17 @@ CONTRIBUTIONS: dict[str, tuple[Json, PodAddition, Json]] = {
     "3 two init containers keep their order": (
         {"containers": [container()], "initContainers": [container("a"), container("b")]},
         PodAddition(
-            containers={"b": ContainerAddition(command=("b",)), "a": ContainerAddition(command=("a",))},
+            containers={
+                "b": ContainerAddition(env=({"name": "X", "value": "b"},)),
+                "a": ContainerAddition(env=({"name": "X", "value": "a"},)),
+            },
         ),
         {
             "containers": [container()],
-            "initContainers": [container("a", command=["a"]), container("b", command=["b"])],
+            "initContainers": [
+                container("a", env=[{"name": "X", "value": "a"}]),
+                container("b", env=[{"name": "X", "value": "b"}]),
+            ],
         },
     ),
     "4 an init container that the template lacks comes last": (
@@ -99,8 +105,13 @@ CONTRIBUTIONS: dict[str, tuple[Json, PodAddition, Json]] = {
     ),
     "a name among both kinds means the container": (
         {"containers": [container("x")], "initContainers": [container("x")]},
-        PodAddition(containers={"x": ContainerAddition(command=("go",))}),
-        {"containers": [container("x", command=["go"])], "initContainers": [container("x")]},
+        PodAddition(containers={"x": ContainerAddition(env=tuple(ENV))}),
+        {"containers": [container("x", env=ENV)], "initContainers": [container("x")]},
+    ),
+    "a command, which is set later": (
+        {"containers": [container(command=["run"])]},
+        PodAddition(containers={"node": ContainerAddition(command=("go",))}),
+        {"containers": [container(command=["run"])]},
     ),
 }
 
@@ -114,6 +125,29 @@ def test_contributions_are_folded_in(pod: Json, addition: PodAddition, expected:
 def test_a_replicated_job_without_a_contribution_is_the_same() -> None:
     untouched = replicated_job("setup", ancestor=None)
     assert add_contribution(untouched, Contribution(pods={"node": PodAddition()})) is untouched
+
+
+def test_commands_are_set_in_containers_and_init_containers() -> None:
+    pod = {"containers": [container(command=["run"]), container("side")], "initContainers": [container("i")]}
+    addition = PodAddition(
+        containers={
+            "node": ContainerAddition(command=("go", "fast")),
+            "i": ContainerAddition(command=("check",)),
+            "side": ContainerAddition(env=tuple(ENV)),
+        }
+    )
+    assert set_commands(with_pod(pod), Contribution(pods={"node": addition})) == with_pod(
+        {
+            "containers": [container(command=["go", "fast"]), container("side")],
+            "initContainers": [container("i", command=["check"])],
+        }
+    )
+
+
+def test_without_a_command_nothing_is_changed() -> None:
+    untouched = replicated_job("node")
+    addition = PodAddition(containers={"node": ContainerAddition(env=tuple(ENV))})
+    assert set_commands(untouched, Contribution(pods={"node": addition})) is untouched
 
 
 def initializer_job(kind: str, **fields: Any) -> Json:

@@ -19,7 +19,7 @@ from trainwright.template.layout import JobLayout
 
 
 class ContainerAddition(msgspec.Struct, frozen=True, kw_only=True):
-    """What one container gets; `command` replaces the runtime's, and the TrainJob's own replaces that."""
+    """What one container gets; `command` replaces the runtime's, and the TrainJob's that the layout shows."""
 
     env: tuple[Json, ...] = ()  # core/v1 EnvVar, by name
     ports: tuple[Json, ...] = ()  # core/v1 ContainerPort, by number and protocol

@@ -13,13 +13,17 @@ import msgspec
 from trainwright.api.runtime import MLPolicy
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks.contract import Framework
+from trainwright.frameworks.jax import JAX
 from trainwright.frameworks.plain import Plain
 from trainwright.frameworks.torch import Torch
+from trainwright.frameworks.xgboost import XGBoost
 from trainwright.template.layout import JobLayout
 
 FRAMEWORKS: Final[tuple[Framework, ...]] = (
     Plain(),
     Torch(),
+    JAX(),
+    XGBoost(),
 )
 
 _CHOICES: Final = tuple(

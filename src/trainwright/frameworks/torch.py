@@ -1,7 +1,6 @@
 """Torch: torchrun on every node, told by `PET_*` variables how to meet (spec 02 sections 5.1 to 5.4).
 
-TorchTune, where the command is `tune run` and is completed from the runtime, is refused rather than half
-done.
+A job whose command is `tune run` starts TorchTune, which is torchrun with a recipe (`frameworks.torchtune`).
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from trainwright.api.constants import (
+    ANCESTOR_TRAINER,
     NODE,
     PET_MASTER_ADDR,
     PET_MASTER_PORT,
@@ -28,14 +28,21 @@ from trainwright.frameworks.contract import (
     PodAddition,
     find_reserved_env_errors,
 )
+from trainwright.frameworks.processes import compute_processes_per_node, list_process_warnings
+from trainwright.frameworks.torchtune import (
+    build_torchtune_command,
+    has_torchtune_command,
+    list_torchtune_warnings,
+    validate_torchtune,
+)
 from trainwright.template.layout import JobLayout
 from trainwright.template.pod_sets import PodSet
-from trainwright.template.resources import count_accelerators, count_cpus
 
 RESERVED_ENV: Final = frozenset(
     {PET_NNODES, PET_NPROC_PER_NODE, PET_NODE_RANK, PET_MASTER_ADDR, PET_MASTER_PORT}
 )
-_TORCHTUNE_COMMAND: Final = ["tune", "run"]
+# What TorchTune is told by `--rdzv_endpoint` instead.
+_ADDRESS_ENV: Final = frozenset({PET_MASTER_ADDR, PET_MASTER_PORT})
 
 
 class Torch:
@@ -55,47 +62,28 @@ class Torch:
             for container in target.container_names
             if not _has_container(layout, target.job_name, container)
         ]
-        if layout.trainer.command == _TORCHTUNE_COMMAND:
-            errors.append(
-                FieldError(
-                    path="spec.trainer.command",
-                    rule=Rule.NOT_SUPPORTED,
-                    detail="TorchTune recipes are not supported by this version; "
-                    "give the whole command: [tune, run, full_finetune_single_device, --config, ...]",
-                    value=layout.trainer.command,
-                )
-            )
+        if has_torchtune_command(layout):
+            errors += validate_torchtune(layout)
         return errors + find_reserved_env_errors(layout.trainer, RESERVED_ENV, self.name)
 
     def list_warnings(self, layout: JobLayout) -> list[str]:
-        """Return where accelerators would stay idle, or could not be counted."""
-        if layout.trainer_pod_set is None:
-            return []
-        chosen = layout.trainer.num_proc_per_node
-        accelerators = count_accelerators(layout.trainer_resources, layout.accelerators)
-        if chosen is not None and accelerators > chosen:
-            return [
-                f"spec.trainer.numProcPerNode is {chosen}, but each node asks for {accelerators} "
-                f"accelerators: {accelerators - chosen} of them may stay idle"
-            ]
-        if chosen is None and not accelerators and not count_cpus(layout.trainer_resources):
-            return [
-                "neither the runtime nor spec.trainer.resourcesPerNode asks for CPUs or accelerators: "
-                "each node runs one process; set spec.trainer.numProcPerNode or resourcesPerNode for more"
-            ]
-        return []
+        """Return where accelerators would stay idle or be shared, and what TorchTune does not have."""
+        tuning = list_torchtune_warnings(layout) if has_torchtune_command(layout) else []
+        return [*list_process_warnings(layout), *tuning]
 
     def build_contribution(self, layout: JobLayout) -> Contribution:
         """Return variables and port of the trainer container, and the variables of injection targets."""
         containers: dict[str, dict[str, ContainerAddition]] = {}
         trainer = layout.trainer_pod_set
         if trainer is not None:
-            containers[trainer.name] = {
-                NODE: ContainerAddition(
-                    env=(*(layout.trainer.env or ()), *_build_rendezvous_env(layout, trainer)),
-                    ports=({"containerPort": TRAINER_PORT},),
-                )
-            }
+            containers[trainer.name] = {NODE: _build_trainer_addition(layout, trainer)}
+        if has_torchtune_command(layout):
+            # A TrainJob's command is that of every trainer step.
+            others = [
+                step for step in layout.pod_sets if step.ancestor == ANCESTOR_TRAINER and step != trainer
+            ]
+            command = build_torchtune_command(layout)
+            containers |= {step.name: {NODE: ContainerAddition(command=command)} for step in others}
         for target in _list_targets(layout.policy):
             pod_set = layout.find_pod_set(target.job_name)
             if pod_set is not None:
@@ -105,16 +93,17 @@ class Torch:
         return Contribution(pods={name: PodAddition(containers=found) for name, found in containers.items()})
 
 
-def compute_processes_per_node(layout: JobLayout) -> int | None:
-    """Return the number of processes on each node, or None where torchrun is to count accelerators itself.
-
-    The TrainJob's own number, else None where nodes have accelerators, else one for each CPU, else 1.
-    """
-    if layout.trainer.num_proc_per_node is not None:
-        return layout.trainer.num_proc_per_node
-    if count_accelerators(layout.trainer_resources, layout.accelerators):
-        return None
-    return count_cpus(layout.trainer_resources) or 1
+def _build_trainer_addition(layout: JobLayout, trainer: PodSet) -> ContainerAddition:
+    rendezvous = _build_rendezvous_env(layout, trainer)
+    command: tuple[str, ...] = ()
+    if has_torchtune_command(layout):
+        rendezvous = tuple(entry for entry in rendezvous if entry["name"] not in _ADDRESS_ENV)
+        command = build_torchtune_command(layout)
+    return ContainerAddition(
+        env=(*(layout.trainer.env or ()), *rendezvous),
+        ports=({"containerPort": TRAINER_PORT},),
+        command=command,
+    )
 
 
 def _build_rendezvous_env(layout: JobLayout, lead: PodSet) -> tuple[Json, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainwright.api.meta import Json
 from trainwright.frameworks.contract import ContainerAddition, Contribution, PodAddition
-from trainwright.template.rewrite import Rewrite, rewrite_containers_of, rewrite_pod_spec
+from trainwright.template.rewrite import Rewrite, rewrite_containers, rewrite_containers_of, rewrite_pod_spec
 from trainwright.template.upsert import (
     upsert_containers,
     upsert_env,
@@ -20,6 +20,24 @@ def add_contribution(replicated_job: Json, contribution: Contribution) -> Json:
     if addition is None:
         return replicated_job
     return rewrite_pod_spec(replicated_job, lambda pod_spec: _add_to_pod(pod_spec, addition))
+
+
+def set_commands(replicated_job: Json, contribution: Contribution) -> Json:
+    """Return the replicated job with the commands that the contribution has for its containers.
+
+    Apart from the rest, because it comes last: a framework that has one has seen the TrainJob's own.
+    """
+    addition = contribution.pods.get(replicated_job["name"])
+    rewrites = {
+        name: _build_command_rewrite(container.command)
+        for name, container in (addition.containers if addition else {}).items()
+        if container.command
+    }
+    return rewrite_containers(replicated_job, rewrites) if rewrites else replicated_job
+
+
+def _build_command_rewrite(command: tuple[str, ...]) -> Rewrite:
+    return lambda container: {**container, "command": list(command)}
 
 
 def _add_to_pod(pod_spec: Json, addition: PodAddition) -> Json:
@@ -38,8 +56,6 @@ def _add_to_pod(pod_spec: Json, addition: PodAddition) -> Json:
 def _build_rewrite(addition: ContainerAddition) -> Rewrite:
     def add(container: Json) -> Json:
         changed = dict(container)
-        if addition.command:
-            changed["command"] = list(addition.command)
         if addition.env:
             changed["env"] = upsert_env(container.get("env"), addition.env)
         if addition.ports:

@@ -3,7 +3,7 @@
     check         template and job can be read, patches meet what is there, frameworks agree
     layout        patches and resources merged, pods counted          template.layout
     frameworks    what the pods need to find each other               frameworks
-    per step      contributions -> initializer -> trainer -> counts -> amounts
+    per step      contributions -> initializer -> trainer -> commands -> counts -> amounts
     JobSet        metadata, suspend, owner, hash; in canonical form
 
 Every step builds a new value from the one before; nothing that comes in is changed, and what goes out
@@ -23,7 +23,7 @@ from trainwright.frameworks import FRAMEWORKS, Contribution, Framework, select_f
 from trainwright.render.amounts import set_amounts
 from trainwright.render.canonical import canonicalize
 from trainwright.render.checks import check_job, check_runtime, raise_errors
-from trainwright.render.contributions import add_contribution
+from trainwright.render.contributions import add_contribution, set_commands
 from trainwright.render.counts import set_counts
 from trainwright.render.filled import fill_lists
 from trainwright.render.initializers import set_initializer
@@ -97,6 +97,8 @@ def _build_replicated_job(
         replicated_job = add_contribution(replicated_job, contribution)
     replicated_job = set_initializer(replicated_job, job.spec.initializer if job.spec else None)
     replicated_job = set_trainer(replicated_job, layout.trainer, layout.steps[index])
+    for contribution in contributions:
+        replicated_job = set_commands(replicated_job, contribution)
     return set_amounts(set_counts(replicated_job, layout.pod_sets[index]))
 
 

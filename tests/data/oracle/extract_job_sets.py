@@ -15,9 +15,13 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PREFIXES = ("init-", "life-", "patch-", "plain-", "torch-", "tune-no-command")
-# Frameworks that render does not have.
-LEFT_OUT = {"life-children-deleted": "mpi"}
+PREFIXES = ("init-", "jax-", "life-", "patch-", "plain-", "torch-", "tune-", "xgboost-")
+# Jobs that the peer renders and we refuse, and why.
+LEFT_OUT = {
+    "jax-user-env": "variables that tell a process who it is are reserved",
+    "life-children-deleted": "mpi is not there yet",
+    "tune-runtime-nodes": "its model cannot be trained on two nodes",
+}
 
 
 def build_steps(case: Path) -> list[dict[str, Any]]:
