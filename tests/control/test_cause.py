@@ -4,62 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 import pytest
 
 from control.builders import runtime, step, train_job
+from control.troubled_pods import (
+    POD,
+    WHO,
+    at,
+    condition,
+    container,
+    crash_loop,
+    ended,
+    event,
+    waiting,
+    world_with_pods,
+)
 from control.world import JOB, NOW, World
-from trainwright.api.core import Event, ObjectReference
+from trainwright.api.core import Event
 from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json, ObjectMeta
 from trainwright.api.trainjob import Cause
 from trainwright.control.hints import HINTS
-
-POD = "demo-node-0-0-00000"
-WHO = f"pod {POD} (node, rank 0)"
-
-
-def waiting(reason: str, message: str = "") -> Json:
-    return {
-        "phase": "Pending",
-        "containerStatuses": [_container({"waiting": {"reason": reason, "message": message}})],
-    }
-
-
-def ended(code: int, reason: str = "Error", message: str = "", **more: Any) -> Json:
-    state = {"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": _at(5)}}
-    return {"phase": "Failed", "containerStatuses": [_container(state)], **more}
-
-
-def condition(type_: str, status: str, reason: str, message: str) -> Json:
-    entry = {
-        "type": type_,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": _at(3),
-    }
-    return {"phase": "Pending", "conditions": [entry]}
-
-
-def crash_loop(code: int, restarts: int) -> Json:
-    last = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": _at(4)}}
-    state = {"waiting": {"reason": "CrashLoopBackOff", "message": f"back-off {restarts}0s restarting"}}
-    return {
-        "phase": "Running",
-        "containerStatuses": [{**_container(state), "lastState": last, "restartCount": restarts}],
-    }
-
-
-def _container(state: Json) -> Json:
-    return {"name": "node", "state": state}
-
-
-def _at(seconds: int) -> str:
-    return (NOW + timedelta(seconds=seconds)).isoformat()
-
 
 UNKNOWN_HOST = 'failed to pull and unpack image "x/y:1": failed to resolve reference: no such host'
 NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
@@ -127,7 +94,7 @@ POD_CASES: dict[str, tuple[Json, str, str, str, int | None]] = {
         crash_loop(3, 2),
         "Container",
         "CrashLoopBackOff",
-        f"{WHO}: container node exited with code 3 after 2 restarts in place",
+        f"{WHO}: container node exited with code 3 (failed 3 times, restarted in place)",
         4,
     ),
     "memory limit, main process": (
@@ -183,10 +150,10 @@ POD_CASES: dict[str, tuple[Json, str, str, str, int | None]] = {
             "initContainerStatuses": [
                 {
                     "name": "prepare",
-                    "state": {"terminated": {"exitCode": 9, "reason": "Error", "finishedAt": _at(5)}},
+                    "state": {"terminated": {"exitCode": 9, "reason": "Error", "finishedAt": at(5)}},
                 }
             ],
-            "containerStatuses": [_container({"waiting": {"reason": "PodInitializing"}})],
+            "containerStatuses": [container({"waiting": {"reason": "PodInitializing"}})],
         },
         "Container",
         "NonZeroExit",
@@ -199,7 +166,7 @@ POD_CASES: dict[str, tuple[Json, str, str, str, int | None]] = {
             "phase": "Running",
         },
         "Pod",
-        "DisruptionTarget",
+        "EvictionByEvictionAPI",
         f"{WHO}: EvictionByEvictionAPI: Eviction API: evicting",
         3,
     ),
@@ -218,37 +185,6 @@ def test_a_pod_tells_the_cause(status: Json, layer: str, reason: str, message: s
         message=message,
         hint=HINTS[reason].replace("NAME", JOB),
         since=since,
-    )
-
-
-def world_with_pods(statuses: Sequence[Json], events: Sequence[Event] = ()) -> World:
-    """A world whose pods have these statuses, by rank; the Job controller has not looked yet."""
-    world = World(train_job(num_nodes=len(statuses)), runtime())
-    world.settle()
-    world.wait(10)
-    for pod, status in zip(sorted(world.pods(), key=_rank), statuses, strict=True):
-        world.set_pod(pod, status)
-    for number, event in enumerate(events):
-        meta = ObjectMeta(name=f"e{number}", namespace="ns")
-        world.put(build_object(msgspec.structs.replace(event, metadata=meta)))
-    world.rest()
-    return world
-
-
-def _rank(pod: Json) -> int:
-    return int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
-
-
-def event(kind: str, name: str, reason: str, message: str, seconds: int = 0, type_: str = "Warning") -> Event:
-    moment = NOW + timedelta(seconds=seconds)
-    return Event(
-        metadata=ObjectMeta(),
-        involved_object=ObjectReference(kind=kind, name=name),
-        type=type_,
-        reason=reason,
-        message=message,
-        first_timestamp=moment,
-        last_timestamp=moment,
     )
 
 
@@ -423,8 +359,8 @@ def test_pods_of_a_large_job_that_get_stuck_one_by_one_cost_few_writes(pods: int
 
 
 def _end_at(seconds: int, code: int, reason: str = "Error") -> Json:
-    state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": _at(seconds)}}
-    return {"phase": "Failed", "containerStatuses": [_container(state)]}
+    state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": at(seconds)}}
+    return {"phase": "Failed", "containerStatuses": [container(state)]}
 
 
 FORCE = [
@@ -512,7 +448,7 @@ def test_what_a_drained_pod_said_counts_until_the_job_set_has_acted_on_it() -> N
     world = world_with_pods([evicted])
     said = world.status.cause
     assert said is not None
-    assert said.reason == "DisruptionTarget"
+    assert said.reason == "EvictionByEvictionAPI"
     for pod in world.pods():
         world.delete("Pod", pod["metadata"]["name"])
     world.merge("Job", "demo-node-0", {"status": {"active": 0, "ready": 0, "failed": 1}})
@@ -523,17 +459,18 @@ def test_what_a_drained_pod_said_counts_until_the_job_set_has_acted_on_it() -> N
         "status": "True",
         "reason": "FailedJobs",
         "message": "jobset failed",
-        "lastTransitionTime": _at(9),
+        "lastTransitionTime": at(9),
     }
     world.merge("JobSet", JOB, {"status": {"conditions": [failed]}})
     world.rest()
     assert (world.status.phase, world.status.cause) == ("Failed", said)
 
 
-def test_what_job_set_did_about_a_failure_is_no_cause_between_two_attempts() -> None:
+@pytest.mark.parametrize("reason", ["DefaultFailurePolicy", "RestartJobSetFailurePolicyAction"])
+def test_what_job_set_did_about_a_failure_is_no_cause_between_two_attempts(reason: str) -> None:
     world = World(train_job(), runtime())
     world.rest()
-    about = event("JobSet", JOB, "RestartJobSetFailurePolicyAction", "restarting")
+    about = event("JobSet", JOB, reason, "restarting")
     world.put(build_object(msgspec.structs.replace(about, metadata=ObjectMeta(name="e", namespace="ns"))))
     world.rest()
     assert world.status.cause is None

@@ -129,8 +129,8 @@ def test_what_was_seen_while_the_pod_was_there_explains_the_failure_after_it_is_
     world.merge("JobSet", JOB, {"status": {"conditions": [condition]}})
     world.rest()
     assert message_of(world) == (
-        f"pod {pod} (node, rank 0): container node exited with code 3 after 6 restarts in place; "
-        f"{JOB_FAILED}; last log lines:\nValueError: 7"
+        f"pod {pod} (node, rank 0): container node exited with code 3 (failed 4 or more times, restarted in "
+        f"place); {JOB_FAILED}; last log lines:\nValueError: 7"
     )
     assert cause_of(world).reason == "CrashLoopBackOff"
 

@@ -121,7 +121,7 @@ def test_a_job_set_comes_out_as_it_went_in() -> None:
     assert open_job_set(decode_job_set(encode(body))) == parse_object(body, JobSet)
 
 
-def test_jobs_and_pods_keep_their_status_and_what_places_them() -> None:
+def test_jobs_and_pods_keep_their_status_what_places_them_and_what_is_read_of_their_specs() -> None:
     labels = {
         "jobset.sigs.k8s.io/jobset-name": "demo",
         "jobset.sigs.k8s.io/jobset-uid": "u",
@@ -136,23 +136,33 @@ def test_jobs_and_pods_keep_their_status_and_what_places_them() -> None:
         "uid": "v",
         "resourceVersion": "7",
         "creationTimestamp": "2026-01-01T00:00:00Z",
+        "deletionTimestamp": "2026-01-01T00:01:00Z",
+        "deletionGracePeriodSeconds": 30,
         "labels": labels | {"jobset.sigs.k8s.io/job-key": "x", "team": "a"},
         "annotations": labels,
         "ownerReferences": [{"apiVersion": "v1", "kind": "Job", "name": "j", "uid": "w"}],
     }
-    spec = {"template": {"spec": {"containers": [{"name": "node"}]}}, "containers": [{"name": "node"}]}
+    containers = {"containers": [{"name": "node"}]}
+    job_spec = {"template": {"spec": containers}, "parallelism": 4, "completions": 4}
+    pod_spec = {**containers, "restartPolicy": "OnFailure", "nodeName": "gpu-7", "priority": 3}
     kept = ObjectMeta(
         name="demo-node-0",
         namespace="ns",
         uid="v",
         resource_version="7",
         creation_timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+        deletion_timestamp=datetime(2026, 1, 1, 0, 1, tzinfo=UTC),
+        deletion_grace_period_seconds=30,
         labels=labels,
     )
-    job = decode_job(encode({"metadata": metadata, "spec": spec, "status": {"active": 1}}))
-    pod = decode_pod(encode({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}))
-    assert job == Job(metadata=kept, spec=JobSpec(template={}), status=JobStatus(active=1))
-    assert pod == Pod(metadata=kept, status=PodStatus(phase="Running"))
+    job = decode_job(encode({"metadata": metadata, "spec": job_spec, "status": {"active": 1}}))
+    pod = decode_pod(encode({"metadata": metadata, "spec": pod_spec, "status": {"phase": "Running"}}))
+    assert job == Job(metadata=kept, spec=JobSpec(template={}, parallelism=4), status=JobStatus(active=1))
+    assert pod == Pod(
+        metadata=kept,
+        spec={"restartPolicy": "OnFailure", "nodeName": "gpu-7"},
+        status=PodStatus(phase="Running"),
+    )
     assert list_job_set_names(job) == list_job_set_names(pod) == ["ns/demo"]
 
 

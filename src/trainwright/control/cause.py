@@ -18,18 +18,14 @@ from typing import Final
 import msgspec
 
 from trainwright.api.constants import TRAIN_JOB
-from trainwright.api.core import Event
+from trainwright.api.core import Event, Pod
 from trainwright.api.meta import truncate_to_seconds
 from trainwright.api.trainjob import Cause
-from trainwright.control.evidence import (
-    Evidence,
-    Force,
-    find_newest_event,
-    find_pod_evidence,
-    find_refused_pods,
-)
+from trainwright.control.evidence import Evidence, Force, find_newest_event, find_refused_pods
 from trainwright.control.hints import get_hint
+from trainwright.control.pod_evidence import find_pod_evidence
 from trainwright.control.problem import Problem
+from trainwright.control.round_numbers import round_down
 from trainwright.control.view import Place, View, find_place, is_of_current_attempt
 
 # Kueue's, on a TrainJob: the job waits in that LocalQueue while it is suspended.
@@ -45,20 +41,37 @@ def find_cause(view: View, problem: Problem | None, wait: Problem | None, now: d
     found = problem or (_find_suspension(view) if view.is_suspended else wait)
     if found is not None:
         return keep_since(build_cause(view, found, now), view.status.cause)
-    evidence = find_strongest(view)
-    if evidence is not None:
-        return keep_since(build_evidence_cause(evidence, view, now), view.status.cause)
-    return view.status.cause if _is_failing_without_pods(view) else None
+    found_evidence = find_strongest(view, now)
+    if _is_still_told_by_before(view, found_evidence):
+        return view.status.cause
+    if found_evidence is not None:
+        return keep_since(build_evidence_cause(found_evidence, view, now), view.status.cause)
+    return None
 
 
-def _is_failing_without_pods(view: View) -> bool:
-    """Say whether what was seen of a pod still counts although the pod is gone.
+def find_next_look(view: View, cause: Cause | None, now: datetime) -> datetime | None:
+    """Return when this cause may go away by itself, None for one that only a change takes away.
 
-    A drained or deleted pod takes its evidence along; its Job has counted the failure, and the JobSet has not
-    acted on it yet.
+    A container that was restarted in place counts as recovered after a while.
+    """
+    if cause is None or cause.layer != "Container":
+        return None  # the usual case, without looking at every pod again
+    found = find_strongest(view, now)
+    return found[0].until if found is not None else None
+
+
+def _is_still_told_by_before(view: View, found: tuple[Evidence, int] | None) -> bool:
+    """Say whether what was seen of a pod that is gone tells more than what is left.
+
+    A drained or deleted pod takes its evidence along. Its Job has counted the failure and ends the other
+    pods; the JobSet has not acted on it yet.
     """
     before = view.status.cause
-    if before is None or before.layer not in ("Pod", "Container") or view.live_pods:
+    if before is None or before.layer not in ("Pod", "Container", "Node"):
+        return False
+    if found is not None and not found[0].is_aftermath:
+        return False
+    if any(pod.metadata.deletion_timestamp is None for pod in view.live_pods):
         return False
     return any(
         job.status is not None and job.status.failed > 0 and is_of_current_attempt(job.metadata, view.job_set)
@@ -66,11 +79,11 @@ def _is_failing_without_pods(view: View) -> bool:
     )
 
 
-def find_strongest(view: View) -> tuple[Evidence, int] | None:
+def find_strongest(view: View, now: datetime) -> tuple[Evidence, int] | None:
     """Return the evidence that counts among the children, and how many pods say the same.
 
     None where all is well. Of what ended pods the first to have happened counts: other ranks follow it,
-    killed or with errors of their own. Among equals the lowest rank speaks.
+    killed, deleted, or with errors of their own. Among equals the lowest rank speaks.
     """
     about_pods: dict[str, list[Event]] = {}
     for event in view.seen.events:
@@ -80,13 +93,15 @@ def find_strongest(view: View) -> tuple[Evidence, int] | None:
         evidence
         for pod in view.pods
         if is_of_current_attempt(pod.metadata, view.job_set)
-        and (evidence := find_pod_evidence(pod, about_pods.get(pod.metadata.name, ()))) is not None
+        and (evidence := find_pod_evidence(pod, about_pods.get(pod.metadata.name, ()), now)) is not None
+        and not (evidence.force is Force.DELETED and _is_done(pod, view))
     ]
     if not found:
         refused = _find_without_pods(view)
         return (refused, 1) if refused else None
     ends = [evidence for evidence in found if evidence.is_end and not evidence.is_aftermath]
-    first = min(ends or found, key=_get_order)
+    origins = [evidence for evidence in found if not evidence.is_aftermath]
+    first = min(ends or origins or found, key=_get_order)
     return first, sum(1 for evidence in found if evidence.reason == first.reason)
 
 
@@ -177,8 +192,9 @@ def _find_without_pods(view: View) -> Evidence | None:
             return evidence
     if view.jobs:
         return None
-    # What JobSet did about a failure is no cause: it stands between two attempts.
-    events = [event for event in view.seen.events if not event.reason.endswith("FailurePolicyAction")]
+    # What JobSet did about a failure (DefaultFailurePolicy, RestartJobSetFailurePolicyAction, ...) is no
+    # cause: it stands between two attempts.
+    events = [event for event in view.seen.events if "FailurePolicy" not in event.reason]
     event = find_newest_event("JobSet", job_set.metadata.name, events)
     if event is None:
         return None
@@ -208,11 +224,16 @@ def _get_order(evidence: Evidence) -> tuple[float, int, Place, str]:
     return (moment, evidence.force, evidence.place, evidence.name)
 
 
-def _describe_count(others: int) -> str:
-    """Return how many others, exact up to 3, else rounded down to a power of two.
+def _is_done(pod: Pod, view: View) -> bool:
+    """Say whether the pod's Job has what it needs: its other pods are deleted once one has succeeded."""
+    place = find_place(pod.metadata)
+    return any(
+        other.status.phase == "Succeeded"
+        and (there := find_place(other.metadata)).replicated_job == place.replicated_job
+        and there.job_index == place.job_index
+        for other in view.pods
+    )
 
-    The exact number would make each pod of a large job one status write as they come to the same state.
-    """
-    if others <= 3:
-        return "1 other pod says" if others == 1 else f"{others} other pods say"
-    return f"{1 << (others.bit_length() - 1)} or more other pods say"
+
+def _describe_count(others: int) -> str:
+    return "1 other pod says" if others == 1 else f"{round_down(others)} other pods say"

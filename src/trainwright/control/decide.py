@@ -16,6 +16,7 @@ from trainwright.api.meta import Condition
 from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJobStatus
 from trainwright.control.actions import Action, Delete, PatchStatus, RequeueAfter
+from trainwright.control.cause import find_next_look
 from trainwright.control.deadlines import get_deadline, get_expiry, get_requeue_seconds
 from trainwright.control.ending import DECIDED_BY_US, Ending, find_ending
 from trainwright.control.lifecycle import (
@@ -134,6 +135,9 @@ def _list_waits(view: View, plan: Plan, status: TrainJobStatus, is_due: bool, no
     deadline = get_deadline(status.start_time, view.spec.active_deadline_seconds)
     if deadline is not None:
         waits.append(get_requeue_seconds(deadline, now))
+    next_look = find_next_look(view, status.cause, now)
+    if next_look is not None:
+        waits.append(get_requeue_seconds(next_look, now))
     if plan.problem is not None:
         waits.append(PROBLEM_RETRY_SECONDS)
     elif not is_due:

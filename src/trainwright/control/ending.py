@@ -125,10 +125,13 @@ def _build_failure(view: View, job_set: JobSet, failed: Condition, now: datetime
 
 def _find_failure_cause(view: View, now: datetime) -> Cause | None:
     before = view.status.cause
-    found = find_strongest(view)
-    if found is not None and (found[0].is_end or found[0].force is Force.RESTARTING):
+    told = before if before is not None and before.layer in _LAYERS_OF_CHILDREN else None
+    found = find_strongest(view, now)
+    if found is None or (found[0].is_aftermath and told is not None):
+        return told
+    if found[0].is_end or found[0].force is Force.RESTARTING:
         return keep_since(build_evidence_cause(found, view, now), before)
-    return before if before is not None and before.layer in _LAYERS_OF_CHILDREN else None
+    return told
 
 
 def _find_unsupported(view: View, now: datetime) -> Ending | None:

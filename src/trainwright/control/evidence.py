@@ -1,7 +1,6 @@
-"""What single objects tell about trouble: a pod's status, a container's state, Warning events.
+"""What counts as evidence of trouble, how strong it is, and what events tell of Jobs that get no pods.
 
-Each function looks at one object, or the events about it, and returns the strongest evidence in it, or None
-for an object that does well. Which evidence is the cause is decided in `cause`.
+Which piece of evidence is the cause is decided in `cause`; pods are looked at in `pod_evidence`.
 Source: cause layers, section 2 (where the truth stands) and section 3 (order of force).
 """
 
@@ -15,9 +14,8 @@ from typing import Final
 
 import msgspec
 
-from trainwright.api.core import ContainerStateTerminated, ContainerStatus, Event, Pod, PodCondition
-from trainwright.control.exits import OOM_KILLED, START_ERROR, build_tail, describe_exit, is_aftermath
-from trainwright.control.view import Place, find_place
+from trainwright.api.core import Event
+from trainwright.control.view import Place
 
 # Stands between what happened and the last words of the container.
 LAST_LINES: Final = "; last log lines:\n"
@@ -27,14 +25,17 @@ class Force(IntEnum):
     """How much a piece of evidence counts: the lowest wins."""
 
     POD_REASON = 0
-    DISRUPTION = 1
-    OUT_OF_MEMORY = 2
-    INIT_CONTAINER = 3
-    EXIT = 4
-    RESTARTING = 5
-    WAITING = 6
-    UNSCHEDULED = 7
-    NOT_STARTED = 8
+    NODE_LOST = 1
+    DISRUPTION = 2
+    OUT_OF_MEMORY = 3
+    INIT_CONTAINER = 4
+    EXIT = 5
+    DELETED = 6
+    RESTARTING = 7
+    WAITING = 8
+    GANG = 9
+    UNSCHEDULED = 10
+    NOT_STARTED = 11
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +43,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     `at` is when it happened, where the object says so. `is_end` marks what ended a pod, `is_aftermath` an
     end that another failure brought about. `is_brief` marks a message that another state of the same trouble
-    tells better.
+    tells better. `until` is when it stops to count, where nothing else happens.
     """
 
     force: Force
@@ -56,26 +57,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     is_end: bool = False
     is_aftermath: bool = False
     is_brief: bool = False
-
-
-def find_pod_evidence(pod: Pod, events: Iterable[Event]) -> Evidence | None:
-    """Return the strongest evidence in one pod, in the order of `Force`.
-
-    `events` are the Warnings about it. A pod that ended well, or runs, tells nothing.
-    """
-    if pod.status.phase == "Succeeded":
-        return None
-    return (
-        _find_pod_reason(pod)
-        or _find_disruption(pod)
-        or _find_out_of_memory(pod)
-        or _find_init_failure(pod)
-        or _find_exit(pod)
-        or _find_restarting(pod)
-        or _find_waiting(pod)
-        or _find_unscheduled(pod)
-        or _find_not_started(pod, events)
-    )
+    until: datetime | None = None
 
 
 def find_refused_pods(name: str, place: Place, events: Iterable[Event]) -> Evidence | None:
@@ -92,7 +74,7 @@ def find_refused_pods(name: str, place: Place, events: Iterable[Event]) -> Evide
         reason=_classify_refused_pods(message),
         message=message,
         place=place,
-        at=_get_first_time(event),
+        at=get_first_time(event),
     )
 
 
@@ -111,164 +93,15 @@ def find_newest_event(
     return max(about, key=lambda event: (_get_time_key(event), event.reason, event.message), default=None)
 
 
-def describe_pod(pod: Pod) -> str:
-    """Return the pod in words: name, role and rank."""
-    place = find_place(pod.metadata)
-    where = f" ({place.replicated_job}, rank {place.rank})" if place.replicated_job else ""
-    return f"pod {pod.metadata.name}{where}"
+def get_first_time(event: Event) -> datetime | None:
+    """Return when what the event tells was first seen."""
+    return event.first_timestamp or event.event_time or event.last_timestamp
 
 
-def build_exit_evidence(
-    pod: Pod, status: ContainerStatus, ended: ContainerStateTerminated, force: Force
-) -> Evidence:
-    """Return a container's end as evidence, with its last words."""
-    what = describe_exit(ended)
-    role = "init container" if force is Force.INIT_CONTAINER else "container"
-    message = f"{describe_pod(pod)}: {role} {status.name} {what.words}"
-    if status.restart_count:
-        message += f" after {_count(status.restart_count, 'restart')} in place"
-    if tail := build_tail(ended.message):
-        message += (": " if what.reason == START_ERROR else LAST_LINES) + tail
-    return Evidence(
-        force=force,
-        layer="Container",
-        kind="Pod",
-        name=pod.metadata.name,
-        reason=what.reason,
-        message=message,
-        place=find_place(pod.metadata),
-        at=ended.finished_at,
-        is_end=True,
-        is_aftermath=is_aftermath(ended),
-    )
+def _get_time_key(event: Event) -> float:
+    moment = event.last_timestamp or event.event_time or event.first_timestamp
+    return moment.timestamp() if moment else 0.0
 
-
-def _find_pod_reason(pod: Pod) -> Evidence | None:
-    """Evicted, NodeLost, Preempting, UnexpectedAdmissionError, ...: the kubelet ended the pod as a whole."""
-    if pod.status.phase != "Failed" or not pod.status.reason:
-        return None
-    message = f"{describe_pod(pod)}: {pod.status.message or pod.status.reason}"
-    at = max((end.finished_at for _, end in _list_ends(pod) if end.finished_at), default=None)
-    told = _build(pod, Force.POD_REASON, "Pod", pod.status.reason, message)
-    return msgspec.structs.replace(told, at=at, is_end=True)
-
-
-def _find_disruption(pod: Pod) -> Evidence | None:
-    condition = _find_condition(pod, "DisruptionTarget", "True")
-    if condition is None:
-        return None
-    message = f"{describe_pod(pod)}: {condition.reason}: {condition.message}".rstrip(": ")
-    told = _build(pod, Force.DISRUPTION, "Pod", "DisruptionTarget", message)
-    return msgspec.structs.replace(told, at=condition.last_transition_time, is_end=True)
-
-
-def _find_out_of_memory(pod: Pod) -> Evidence | None:
-    for status in (*_list_init(pod), *_list_main(pod)):
-        for ended in (status.state.terminated, status.last_state.terminated):
-            if ended is not None and ended.reason == OOM_KILLED:
-                return build_exit_evidence(pod, status, ended, Force.OUT_OF_MEMORY)
-    return None
-
-
-def _find_init_failure(pod: Pod) -> Evidence | None:
-    for status in _list_init(pod):
-        ended = status.state.terminated or (status.last_state.terminated if status.restart_count else None)
-        if ended is not None and ended.exit_code != 0:
-            return build_exit_evidence(pod, status, ended, Force.INIT_CONTAINER)
-    return None
-
-
-def _find_exit(pod: Pod) -> Evidence | None:
-    """Return the first container of the pod to end with an error; unlike its victims it was not killed."""
-    ends = [
-        (is_aftermath(ended), ended.finished_at is None, ended.finished_at, index, status, ended)
-        for index, status in enumerate(_list_main(pod))
-        if (ended := status.state.terminated) is not None and ended.exit_code != 0
-    ]
-    if not ends:
-        return None
-    first = min(ends, key=lambda end: (end[0], end[1], end[2].timestamp() if end[2] else 0.0, end[3]))
-    return build_exit_evidence(pod, first[4], first[5], Force.EXIT)
-
-
-def _find_restarting(pod: Pod) -> Evidence | None:
-    """Return a container that the kubelet restarts in place: the pod is Running all that time."""
-    for status in _list_main(pod):
-        ended = status.last_state.terminated
-        if status.restart_count == 0 or ended is None or ended.exit_code == 0 or status.ready:
-            continue
-        told = build_exit_evidence(pod, status, ended, Force.RESTARTING)
-        return msgspec.structs.replace(told, reason="CrashLoopBackOff", is_end=False)
-    return None
-
-
-def _find_waiting(pod: Pod) -> Evidence | None:
-    for status in (*_list_init(pod), *_list_main(pod)):
-        waiting = status.state.waiting
-        if waiting is None or waiting.reason in _NORMAL_WAITING:
-            continue
-        reason = _SAME_REASONS.get(waiting.reason, waiting.reason)
-        detail = _BACK_OFF.sub("", waiting.message).strip()
-        is_brief = not detail or _ONLY_BACK_OFF.fullmatch(detail) is not None
-        message = f"{describe_pod(pod)}: container {status.name}: {detail or waiting.reason}"
-        told = _build(pod, Force.WAITING, "Container", reason, message)
-        return msgspec.structs.replace(told, is_brief=is_brief)
-    return None
-
-
-def _find_unscheduled(pod: Pod) -> Evidence | None:
-    condition = _find_condition(pod, "PodScheduled", "False")
-    if condition is None:
-        return None
-    message = f"{describe_pod(pod)}: {condition.message or condition.reason}"
-    reason = condition.reason or "Unschedulable"
-    told = _build(pod, Force.UNSCHEDULED, "Pod", reason, message)
-    return msgspec.structs.replace(told, at=condition.last_transition_time)
-
-
-def _find_not_started(pod: Pod, events: Iterable[Event]) -> Evidence | None:
-    """Return why a pod on its node does not get containers; only an event tells (volumes, sandbox).
-
-    Where the kubelet says that the pod is ready to start containers, such events are history.
-    """
-    if pod.status.phase != "Pending" or _find_condition(pod, "PodReadyToStartContainers", "True"):
-        return None
-    if not any(s.state.waiting and s.state.waiting.reason in _NORMAL_WAITING for s in _list_main(pod)):
-        return None
-    telling = [event for event in events if event.reason not in _TOLD_ELSEWHERE]
-    event = find_newest_event("Pod", pod.metadata.name, telling)
-    if event is None:
-        return None
-    message = f"{describe_pod(pod)}: {event.message}"
-    told = _build(pod, Force.NOT_STARTED, "Pod", event.reason, message)
-    return msgspec.structs.replace(told, at=_get_first_time(event))
-
-
-def _build(pod: Pod, force: Force, layer: str, reason: str, message: str) -> Evidence:
-    return Evidence(
-        force=force,
-        layer=layer,
-        kind="Pod",
-        name=pod.metadata.name,
-        reason=reason if reason.isalnum() else "Unknown",
-        message=message,
-        place=find_place(pod.metadata),
-    )
-
-
-# Waiting that belongs to a normal start.
-_NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
-
-# Scheduling is history for a pod on its node. Of the others the kubelet writes the event a moment before the
-# state of the container says the same, in more words.
-_TOLD_ELSEWHERE: Final = frozenset(
-    {"FailedScheduling", "Failed", "InspectFailed", "BackOff", "ErrImageNeverPull"}
-)
-
-# The two alternate as the kubelet tries and pauses: one reason, else each turn would be a status write.
-_SAME_REASONS: Final = {"ErrImagePull": "ImagePullBackOff"}
-_BACK_OFF: Final = re.compile(r'^Back-off pulling image "[^"]*": (?:ErrImagePull: )?')
-_ONLY_BACK_OFF: Final = re.compile(r'Back-off pulling image "[^"]*"')
 
 # `pods "demo-node-0-0-x7k2p"`: each try has another name, and would be another status write.
 _RANDOM_NAME: Final = re.compile(r'\b(pods?|Pod) "[^"]*" ')
@@ -292,36 +125,3 @@ def _classify_refused_pods(message: str) -> str:
     text that is not known is still shown whole, as FailedCreate.
     """
     return next((reason for words, reason in _REFUSED_PODS if words in message), "FailedCreate")
-
-
-def _list_ends(pod: Pod) -> list[tuple[ContainerStatus, ContainerStateTerminated]]:
-    return [
-        (status, status.state.terminated)
-        for status in (*_list_init(pod), *_list_main(pod))
-        if status.state.terminated is not None
-    ]
-
-
-def _list_main(pod: Pod) -> list[ContainerStatus]:
-    return pod.status.container_statuses or []
-
-
-def _list_init(pod: Pod) -> list[ContainerStatus]:
-    return pod.status.init_container_statuses or []
-
-
-def _find_condition(pod: Pod, type_: str, status: str) -> PodCondition | None:
-    return next((c for c in pod.status.conditions or () if c.type == type_ and c.status == status), None)
-
-
-def _get_first_time(event: Event) -> datetime | None:
-    return event.first_timestamp or event.event_time or event.last_timestamp
-
-
-def _get_time_key(event: Event) -> float:
-    moment = event.last_timestamp or event.event_time or event.first_timestamp
-    return moment.timestamp() if moment else 0.0
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -77,6 +77,29 @@ HINTS: Final[dict[str, str]] = {
     "DisruptionTarget": (
         "the pod had to make room: use failurePolicy.maxRestarts and checkpoints so that training goes on"
     ),
+    "PreemptionByScheduler": (
+        "pods of a higher priority needed the room: give the job a priorityClassName, or use "
+        "failurePolicy.maxRestarts and checkpoints so that training goes on"
+    ),
+    "EvictionByEvictionAPI": (
+        "somebody drains the node, or evicted the pod: use failurePolicy.maxRestarts and checkpoints so "
+        "that training goes on"
+    ),
+    "DeletionByTaintManager": (
+        "the node was tainted: tolerate the taint, or use failurePolicy.maxRestarts and checkpoints so that "
+        "training goes on elsewhere"
+    ),
+    "DeletionByPodGC": (
+        "the node is gone: use failurePolicy.maxRestarts and checkpoints so that training goes on elsewhere"
+    ),
+    "TerminationByKubelet": (
+        "the node ended the pod (shutdown, or a resource that ran out): use failurePolicy.maxRestarts and "
+        "checkpoints so that training goes on elsewhere"
+    ),
+    "PodDeleted": (
+        "somebody or some controller deleted the pod, and left no reason: the API server's audit log tells "
+        "who; use failurePolicy.maxRestarts to survive it"
+    ),
     "Unschedulable": (
         "no machine fits: compare the request with what the nodes have, and selector and tolerations"
     ),
@@ -86,6 +109,8 @@ HINTS: Final[dict[str, str]] = {
     "FailedCreatePodSandBox": (
         "the node cannot set the pod up: look at its network plugin and container runtime"
     ),
+    # Node
+    "NodeNotReady": ("look at the node; where it is gone for good, delete it: its pods are given up at once"),
     # Container
     "ImagePullBackOff": "check the image's name, tag and registry, and imagePullSecrets for a private one",
     "InvalidImageName": "correct the image's name",

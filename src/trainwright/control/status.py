@@ -250,19 +250,26 @@ def _derive_phase(
 
 
 def _count_started_jobs(view: View) -> Counter[str]:
-    """Return per replicated job how many Jobs have all their pods at work, or ended since."""
+    """Return per replicated job how many Jobs have all their pods at work, or ended since.
+
+    Pods that failed and are gone are still counted by their Job.
+    """
     begun: dict[tuple[str, int], set[int]] = {}
+    failed: Counter[tuple[str, int]] = Counter()
     for pod in view.pods:
         if pod.status.phase not in ("Pending", "Unknown") and is_of_current_attempt(
             pod.metadata, view.job_set
         ):
             place = find_place(pod.metadata)
             begun.setdefault((place.replicated_job, place.job_index), set()).add(place.rank)
+            failed[place.replicated_job, place.job_index] += pod.status.phase == "Failed"
     started: Counter[str] = Counter()
     for job in view.jobs:
         place = find_place(job.metadata)
-        ranks = begun.get((place.replicated_job, place.job_index), ())
-        started[place.replicated_job] += len(ranks) >= max(job.spec.parallelism or 1, 1)
+        index = (place.replicated_job, place.job_index)
+        gone = max(job.status.failed - failed[index], 0) if job.status else 0
+        ranks = len(begun.get(index, ()))
+        started[place.replicated_job] += ranks + gone >= max(job.spec.parallelism or 1, 1)
     return started
 
 

@@ -1,13 +1,14 @@
 """What the operator keeps of each watched object: the fields that are read, and nothing of the rest.
 
 A queue of 50,000 jobs has to fit. Specs are kept as the bytes they came in and decoded when their turn
-comes (20 microseconds); metadata lose what nobody here reads; of Jobs and pods only the status is kept. Each
-`decode_*` takes the JSON of one object.
+comes (20 microseconds); metadata lose what nobody here reads; of Jobs and pods the status is kept, and of
+their specs what `decide` reads. Each `decode_*` takes the JSON of one object.
 """
 
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -24,7 +25,7 @@ from trainwright.api.constants import (
 )
 from trainwright.api.core import ConfigMap, Event, Pod, PodStatus
 from trainwright.api.jobset import JobSet, JobSetSpec, JobSetStatus
-from trainwright.api.meta import ApiStruct, ObjectMeta
+from trainwright.api.meta import ApiStruct, Json, ObjectMeta
 from trainwright.api.runtime import ClusterTrainingRuntime, TrainingRuntime
 from trainwright.api.trainjob import TrainJob, TrainJobSpec, TrainJobStatus
 
@@ -41,8 +42,6 @@ _LABELS_OF_CHILDREN: Final[tuple[str, ...]] = (
     COMPLETION_INDEX,
     RESTART_ATTEMPT,
 )
-
-_NO_JOB_SPEC: Final = JobSpec(template={})
 
 
 class StoredTrainJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,13 +105,24 @@ class _StatusGlance(ApiStruct, frozen=True, kw_only=True):
     runtime_snapshot: _SnapshotGlance | None = None
 
 
+class _JobSpecGlance(ApiStruct, frozen=True, kw_only=True):
+    parallelism: int | None = None
+
+
 class _JobView(ApiStruct, frozen=True, kw_only=True):
     metadata: ObjectMeta
+    spec: _JobSpecGlance = _JobSpecGlance()
     status: JobStatus | None = None
+
+
+class _PodSpecGlance(ApiStruct, frozen=True, kw_only=True):
+    restart_policy: str = ""
+    node_name: str = ""
 
 
 class _PodView(ApiStruct, frozen=True, kw_only=True):
     metadata: ObjectMeta
+    spec: _PodSpecGlance = _PodSpecGlance()
     status: PodStatus = PodStatus()
 
 
@@ -180,15 +190,30 @@ def open_job_set(stored: StoredJobSet) -> JobSet:
 
 
 def decode_job(body: Body) -> Job:
-    """Return the Job without what it was made from."""
+    """Return the Job without its template."""
     view = _JOBS.decode(body)
-    return Job(metadata=_trim_child(view.metadata), spec=_NO_JOB_SPEC, status=view.status)
+    spec = _build_job_spec(view.spec.parallelism)
+    return Job(metadata=_trim_child(view.metadata), spec=spec, status=view.status)
 
 
 def decode_pod(body: Body) -> Pod:
-    """Return the pod without what it was made from."""
+    """Return the pod without its containers: where it is, and whether it restarts in place, is kept."""
     view = _PODS.decode(body)
-    return Pod(metadata=_trim_child(view.metadata), status=view.status)
+    spec = _build_pod_spec(view.spec.restart_policy, view.spec.node_name)
+    return Pod(metadata=_trim_child(view.metadata), spec=spec, status=view.status)
+
+
+@lru_cache(maxsize=1_000)
+def _build_job_spec(parallelism: int | None) -> JobSpec:
+    """Return the spec, shared by all Jobs of that size."""
+    return JobSpec(template={}, parallelism=parallelism)
+
+
+@lru_cache(maxsize=20_000)
+def _build_pod_spec(restart_policy: str, node_name: str) -> Json:
+    """Return the spec, shared by the pods of a node; nobody changes it."""
+    spec = {"restartPolicy": restart_policy, "nodeName": node_name}
+    return {name: value for name, value in spec.items() if value}
 
 
 def list_job_set_names(child: Job | Pod) -> list[str]:
@@ -219,5 +244,6 @@ def _trim_child(metadata: ObjectMeta) -> ObjectMeta:
         resource_version=metadata.resource_version,
         creation_timestamp=metadata.creation_timestamp,
         deletion_timestamp=metadata.deletion_timestamp,
+        deletion_grace_period_seconds=metadata.deletion_grace_period_seconds,
         labels=kept or None,
     )

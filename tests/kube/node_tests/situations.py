@@ -1,6 +1,7 @@
 """Jobs in trouble, all at once on the real node, and what the shell around `decide` makes of each.
 
-In: `Situation`s. Out: for each the TrainJob as it stood at the end, and every cause that it had, in order.
+In: `Situation`s. Out: for each the TrainJob as it stood at the end, every cause that it had, in order, and
+how often its status was written.
 Each situation has a namespace, a TrainingRuntime and a TrainJob of its own. They run side by side, since most
 of the time is spent waiting. No operator runs: after every change in the cluster `reconcile` does one pass,
 so a cause is seen that is there for a moment only.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +23,7 @@ from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.api.trainjob import Cause, TrainJob, TrainJobStatus
 from trainwright.cluster.kube.adapter import KubeCluster
+from trainwright.cluster.kube.transport import Transport
 from trainwright.cluster.reconcile import reconcile
 from trainwright.control.status import find_finished_condition
 
@@ -40,7 +43,8 @@ class Situation:
     `container`, `pod`, `job` and `job_set` are laid over those of the runtime, `train_job` over the
     TrainJob's spec. `objects` are made first. `act` is done once every pod runs. `message` is what must be in
     the cause's message, every piece of it. `failed` is the reason of Failed, None for a job that waits;
-    `goes_on` marks one that works again in between.
+    `goes_on` marks one that works again in between. A job that waits is followed until its pods have failed
+    `failures` times in place.
     """
 
     layer: str
@@ -59,14 +63,19 @@ class Situation:
     labels: Mapping[str, str] = field(default_factory=dict)
     objects: tuple[Json, ...] = ()
     act: Act | None = None
+    failures: int = 0
 
 
 @dataclass
 class Observed:
-    """What came of a situation. `causes` has one entry per change of the cause, None where it went away."""
+    """What came of a situation. `causes` has one entry per change of the cause, None where it went away.
+
+    `status_writes` were sent until the job came to rest.
+    """
 
     status: TrainJobStatus
     causes: list[Cause | None] = field(default_factory=list)
+    status_writes: int = 0
     seconds: float = 0.0
 
     @property
@@ -74,6 +83,18 @@ class Observed:
         """Layer and reason of each cause, without repetitions."""
         steps = [(cause.layer, cause.reason) if cause else None for cause in self.causes]
         return [step for number, step in enumerate(steps) if number == 0 or step != steps[number - 1]]
+
+
+class CountingCluster(KubeCluster):
+    """The port, with a count of the statuses written in each namespace."""
+
+    def __init__(self, transport: Transport, field_manager: str) -> None:
+        super().__init__(transport, field_manager)
+        self.status_writes: Counter[str] = Counter()
+
+    async def patch_status(self, key: ObjectKey, merge: Json) -> Json:
+        self.status_writes[key.namespace] += 1
+        return await super().patch_status(key, merge)
 
 
 def observe_all(
@@ -93,7 +114,7 @@ class _Observation:
 
     async def run(self, situations: Mapping[str, Situation]) -> dict[str, Observed]:
         self._unsettled = set(situations)
-        async with connect(self._cluster) as kube, asyncio.TaskGroup() as group:
+        async with connect(self._cluster, CountingCluster) as kube, asyncio.TaskGroup() as group:
             watching = group.create_task(follow(kube, None, self._wake), name="follow")
             living = {
                 name: group.create_task(self._live(kube, name, situation), name=name)
@@ -109,7 +130,7 @@ class _Observation:
             if namespace in (None, name):
                 changed.set()
 
-    async def _live(self, kube: KubeCluster, name: str, situation: Situation) -> Observed:
+    async def _live(self, kube: CountingCluster, name: str, situation: Situation) -> Observed:
         namespace = await asyncio.to_thread(self._make_namespace, **situation.labels)
         changed = self._changed[namespace] = asyncio.Event()
         for obj in build_objects(situation, namespace, self._cluster.image):
@@ -127,6 +148,7 @@ class _Observation:
             elapsed = loop.time() - began
             if name in self._unsettled and (_is_settled(situation, observed) or elapsed > PATIENCE_SECONDS):
                 observed.seconds = elapsed
+                observed.status_writes = kube.status_writes[namespace]
                 self._settle(name)
             await self._wait(changed, min(again or PATIENCE_SECONDS, PATIENCE_SECONDS))
         return observed
@@ -227,6 +249,8 @@ def _is_settled(situation: Situation, observed: Observed) -> bool:
     if situation.failed is not None:
         return finished is not None
     cause = observed.status.cause
+    if situation.failures and f"failed {situation.failures} times" not in (cause.message if cause else ""):
+        return finished is not None
     return finished is not None or (cause is not None and cause.reason == situation.reason)
 
 
@@ -234,6 +258,22 @@ def delete_pods(cluster: Cluster, namespace: str, pods: Sequence[Json]) -> None:
     """Delete pods, as somebody does by hand."""
     for pod in pods:
         cluster.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
+
+
+def need_the_room(cluster: Cluster, namespace: str, pods: Sequence[Json]) -> None:
+    """Make a pod of the highest priority that needs all processors of the node but half a one."""
+    [node] = cluster.call("GET", "/api/v1/nodes")["items"]
+    processors = int(node["status"]["allocatable"]["cpu"])
+    container = {
+        "name": "node",
+        "image": cluster.image,
+        "command": ["sleep", "300"],
+        "resources": {"requests": {"cpu": f"{processors * 1000 - 500}m"}},
+    }
+    spec = {"priorityClassName": "system-node-critical", "containers": [container]}
+    cluster.call(
+        "POST", f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": "urgent"}, "spec": spec}
+    )
 
 
 def evict_pods(cluster: Cluster, namespace: str, pods: Sequence[Json]) -> None:

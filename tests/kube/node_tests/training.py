@@ -9,7 +9,7 @@ import subprocess
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kube.cluster import Cluster
 from kube.control_plane import ADMIN_TOKEN
@@ -20,16 +20,18 @@ from trainwright.cluster.kube.errors import TooManyRequestsError
 from trainwright.cluster.kube.transport import AiohttpTransport
 from trainwright.cluster.port import Expired
 
+K = TypeVar("K", bound=KubeCluster)
+
 PATIENCE_SECONDS = 60.0
 WATCHED = ("TrainJob", "JobSet", "Job", "Pod", "Event")
 
 
 @contextlib.asynccontextmanager
-async def connect(cluster: Cluster) -> AsyncIterator[KubeCluster]:
+async def connect(cluster: Cluster, adapter: type[K] = KubeCluster) -> AsyncIterator[K]:
     """Reach the cluster through the port, as its administrator."""
     connection = load_connection({"KUBECONFIG": str(cluster.kubeconfig)}, Path("/"))
     async with AiohttpTransport(connection) as transport:
-        yield KubeCluster(transport, "test")
+        yield adapter(transport, "test")
     # A stream that was broken off says goodbye in the background: aiohttp has forgotten it by now, and the
     # end of the event loop would cut it short, with a warning.
     await asyncio.sleep(0.25)
