@@ -9,6 +9,7 @@
       Forbidden            (1)   the target refuses the request
       TargetUnreachable    (4)   the target does not answer
       StateDirectoryError  (4)   the local state directory cannot be used
+      MissingPackage       (1)   an optional package is not installed
 
 A message says what failed, on which object and field, and what to do. Anything that is not a
 `UserError` is a bug and shows its traceback.
@@ -85,3 +86,11 @@ class StateDirectoryError(UserError):
     """The local state directory cannot be read or written."""
 
     exit_code = 4
+
+
+class MissingPackage(UserError):
+    """Something needs a package that is not among those that are always installed."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        self.package = package
+        super().__init__(f"{what} needs the package {package!r}: pip install 'trainwright[{extra}]'")

@@ -76,6 +76,8 @@ Rights = Mapping[tuple[str, str, str], set[str]]
 
 EVERYWHERE: Rights = {
     ("", "configmaps", ""): READ | {"create", "delete", "patch"},
+    ("", "secrets", ""): {"create", "get"},
+    ("", "secrets", CERTIFICATE_SECRET): {"create", "get"},
     ("", "pods", ""): READ,
     ("", "events", ""): READ | {"create", "patch"},
     ("batch", "jobs", ""): READ | {"delete"},
@@ -92,7 +94,7 @@ EVERYWHERE: Rights = {
 }
 AT_HOME: Rights = {
     **EVERYWHERE,
-    ("", "secrets", CERTIFICATE_SECRET): READ | {"update"},
+    ("", "secrets", CERTIFICATE_SECRET): READ | {"create", "update"},
     ("coordination.k8s.io", "leases", ""): {"create"},
     ("coordination.k8s.io", "leases", LEASE): READ | {"create", "update"},
 }

@@ -25,6 +25,12 @@ class Server:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
+    async def get(self, key: ObjectKey) -> Json:
+        raise NotFound(key.kind, key.name)
+
+    async def create(self, obj: Json) -> Json:
+        return await self._write(f"create {obj['kind']} {obj['metadata']['name']}")
+
     async def apply(self, obj: Json, field_manager: str, *, force: bool = True) -> Json:
         return await self._write(f"apply {obj['kind']} {obj['metadata']['name']}")
 
@@ -129,3 +135,11 @@ async def test_a_snapshot_that_could_not_be_written_is_tried_by_the_next_job() -
     server.error = None
     await writer.apply(snapshot(), "trainer")
     assert len(server.writes) == 2
+
+
+async def test_what_is_created_is_waited_for_like_what_is_applied() -> None:
+    writer, ledger = build(Server())
+    await writer.create(job_set())
+    assert not ledger.expectations.is_current(JOB)
+    ledger.expectations.see(ObjectKey("JobSet", "ns", "demo"), "1")
+    assert ledger.expectations.is_current(JOB)

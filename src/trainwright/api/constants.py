@@ -87,6 +87,13 @@ DMLC_TASK_ID: Final = "DMLC_TASK_ID"
 DMLC_NUM_WORKER: Final = "DMLC_NUM_WORKER"
 DMLC_WORKERS_PER_NODE: Final = "DMLC_WORKERS_PER_NODE"  # ours
 
+# MPI.
+MPI_SSH_SUFFIX: Final = "-mpi-ssh-auth"
+MPI_HOSTFILE_SUFFIX: Final = "-mpi-hostfile"
+SSH_AUTH_SECRET_TYPE: Final = "kubernetes.io/ssh-auth"  # noqa: S105 (the type of a Secret)
+SSH_PRIVATE_KEY: Final = "ssh-privatekey"
+SSH_PUBLIC_KEY: Final = "ssh-publickey"
+
 # Progress reports (spec 03 section 1).
 PROGRESS_URL_ENV: Final = "KUBEFLOW_TRAINER_SERVER_URL"
 PROGRESS_CA_ENV: Final = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
@@ -99,6 +106,9 @@ PEER_SNAPSHOT_SUFFIX: Final = "-runtime-snapshot"
 # Hash of what was rendered into a JobSet that JobSet holds immutable: tells on resume whether the JobSet
 # can be kept, without reading it back.
 TEMPLATE_HASH_ANNOTATION: Final = "trainer.kubeflow.org/template-hash"
+# On a Secret that is rendered without data: which generator fills it, once, when it is created.
+GENERATED_DATA_ANNOTATION: Final = "trainer.kubeflow.org/generated-data"
+SSH_KEY_GENERATOR: Final = "ssh-key"
 # A user asked to end the job for good (`trainwright stop`): value is the RFC 3339 time of the request.
 STOP_ANNOTATION: Final = "trainer.kubeflow.org/stop-requested"
 # Where a job that runs on this machine was submitted; containers without `workingDir` start there.

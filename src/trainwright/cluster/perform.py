@@ -26,17 +26,37 @@ from trainwright.api.core import Event, ObjectReference
 from trainwright.api.meta import Json, ObjectKey, ObjectMeta, truncate_to_seconds
 from trainwright.api.trainjob import TrainJob, TrainJobStatus
 from trainwright.cluster.port import Writer
-from trainwright.control.actions import Action, Apply, Delete, Emit, Patch, PatchStatus, RequeueAfter
+from trainwright.cluster.secrets import ensure_secret
+from trainwright.control.actions import (
+    Action,
+    Apply,
+    Delete,
+    Emit,
+    EnsureSecret,
+    Patch,
+    PatchStatus,
+    RequeueAfter,
+)
 from trainwright.control.seen import Refusal
 from trainwright.control.status import find_finished_condition
-from trainwright.errors import AlreadyExists, Conflict, Forbidden, InvalidObject, NotFound, UserError
+from trainwright.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    InvalidObject,
+    MissingPackage,
+    NotFound,
+    UserError,
+)
 
-# What a target says about an object, as opposed to being out of reach. The reasons are an API server's.
+# What keeps an object from being written, as opposed to a target that is out of reach. The reasons are an
+# API server's, but for that of a package that is missing here.
 _REFUSALS: Final[dict[type[UserError], str]] = {
     AlreadyExists: "AlreadyExists",
     Conflict: "Conflict",
     Forbidden: "Forbidden",
     InvalidObject: "Invalid",
+    MissingPackage: "MissingPackage",
     NotFound: "NotFound",
 }
 _REFUSED: Final = tuple(_REFUSALS)
@@ -85,7 +105,7 @@ async def perform(
                     return Outcome(is_stale=True)
             case Emit():
                 await _emit(cluster, action, now)
-            case Apply() | Patch() | Delete():
+            case Apply() | EnsureSecret() | Patch() | Delete():
                 try:
                     await _write(cluster, action)
                 except _REFUSED as error:
@@ -116,8 +136,10 @@ def _build_preconditions(status: TrainJobStatus, observed: TrainJob | None) -> J
     return {"metadata": {name: value for name, value in preconditions.items() if value}}
 
 
-async def _write(cluster: Writer, action: Apply | Patch | Delete) -> None:
+async def _write(cluster: Writer, action: Apply | EnsureSecret | Patch | Delete) -> None:
     match action:
+        case EnsureSecret():
+            await ensure_secret(cluster, action)
         case Apply(object=obj):
             await cluster.apply(obj, FIELD_MANAGER)
         case Patch(key=key, merge=merge):
@@ -182,8 +204,8 @@ def build_event(action: Emit, now: datetime) -> Event:
     )
 
 
-def _build_refusal(action: Apply | Patch | Delete, error: UserError, now: datetime) -> Refusal:
-    if isinstance(action, Apply):
+def _build_refusal(action: Apply | EnsureSecret | Patch | Delete, error: UserError, now: datetime) -> Refusal:
+    if isinstance(action, Apply | EnsureSecret):
         metadata = action.object["metadata"]
         key = ObjectKey(action.object["kind"], metadata.get("namespace", ""), metadata["name"])
     else:

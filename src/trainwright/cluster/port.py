@@ -42,6 +42,14 @@ class ObjectList(msgspec.Struct, frozen=True):
 class Writer(Protocol):
     """The verbs that `perform` needs."""
 
+    async def get(self, key: ObjectKey) -> Json:
+        """Return the object. Raises NotFound."""
+        ...
+
+    async def create(self, obj: Json) -> Json:
+        """Store a new object (`generateName` is honoured) without its status. Raises AlreadyExists."""
+        ...
+
     async def apply(self, obj: Json, field_manager: str, *, force: bool = True) -> Json:
         """Server-side apply: own the fields in `obj`, drop fields owned before and now absent."""
         ...
@@ -66,10 +74,6 @@ class Writer(Protocol):
 class Cluster(Writer, Protocol):
     """The verbs of an API server."""
 
-    async def get(self, key: ObjectKey) -> Json:
-        """Return the object. Raises NotFound."""
-        ...
-
     async def list(
         self, kind: str, namespace: str | None = None, labels: dict[str, str] | None = None
     ) -> ObjectList:
@@ -89,10 +93,6 @@ class Cluster(Writer, Protocol):
 
     async def list_events(self, namespace: str, about: Sequence[str]) -> Sequence[Json]:
         """Return the core/v1 events of a namespace about the objects with these uids, in any order."""
-        ...
-
-    async def create(self, obj: Json) -> Json:
-        """Store a new object (`generateName` is honoured) without its status. Raises AlreadyExists."""
         ...
 
 

@@ -14,6 +14,16 @@ class Apply(msgspec.Struct, frozen=True, kw_only=True):
     object: Json
 
 
+class EnsureSecret(msgspec.Struct, frozen=True, kw_only=True):
+    """Create a Secret with data of the named generator, unless it exists; one that does is never changed.
+
+    The object has no data: what is decided can be printed.
+    """
+
+    object: Json
+    generator: str
+
+
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
     """JSON merge patch of an object; only for single fields such as `spec.suspend`."""
 
@@ -54,4 +64,4 @@ class RequeueAfter(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-Action = Apply | Patch | Delete | PatchStatus | Emit | RequeueAfter
+Action = Apply | EnsureSecret | Patch | Delete | PatchStatus | Emit | RequeueAfter

@@ -31,6 +31,7 @@ from trainwright.api.meta import Json, ObjectKey, ObjectMeta
 from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJob, TrainJobSpec
 from trainwright.control.actions import Action, Apply, Delete, Patch
+from trainwright.control.children import build_write
 from trainwright.control.directives import are_applied, are_only_added, build_marked
 from trainwright.control.problem import (
     CLAIMS_WOULD_BE_DELETED,
@@ -161,7 +162,7 @@ def _plan_creation(view: View, runtime: Runtime, render: Render, snapshot: tuple
     *others, job_set = rendered
     return Plan(
         first=snapshot,
-        then=(*(Apply(object=other) for other in others), Apply(object=job_set)),
+        then=(*(build_write(other) for other in others), Apply(object=job_set)),
         runtime=runtime,
     )
 
@@ -197,7 +198,7 @@ def _plan_resume(
         first=snapshot,
         then=(
             *_build_renewal(view, job_set),
-            *(Apply(object=other) for other in others),
+            *(build_write(other) for other in others),
             Apply(object=_build_update(fresh, job_set, suspend=False)),
         ),
         runtime=runtime,

@@ -4,7 +4,13 @@ Stands below admission and render, which both walk the one registry here: a new 
 one line. `contract` says what a framework is.
 """
 
-from trainwright.frameworks.contract import ContainerAddition, Contribution, Framework, PodAddition
+from trainwright.frameworks.contract import (
+    ContainerAddition,
+    Contribution,
+    Framework,
+    GeneratedSecret,
+    PodAddition,
+)
 from trainwright.frameworks.registry import (
     FRAMEWORKS,
     find_unsupported,
@@ -18,6 +24,7 @@ __all__ = [
     "ContainerAddition",
     "Contribution",
     "Framework",
+    "GeneratedSecret",
     "PodAddition",
     "find_unsupported",
     "list_framework_warnings",

@@ -28,21 +28,38 @@ class ContainerAddition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodAddition(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pods of one replicated job get; `containers` names containers and init containers."""
+    """What the pods of one replicated job get; `containers` names containers and init containers.
+
+    `starts_after` names replicated jobs whose pods must be ready before these are made.
+    """
 
     containers: Mapping[str, ContainerAddition] = msgspec.field(default_factory=dict)
     volumes: tuple[Json, ...] = ()  # core/v1 Volume, by name
     init_containers: tuple[Json, ...] = ()  # core/v1 Container, by name; new ones come last
+    starts_after: tuple[str, ...] = ()
+
+
+class GeneratedSecret(msgspec.Struct, frozen=True, kw_only=True):
+    """A Secret with data that nobody may foresee, such as keys; it is beside the JobSet before the pods are.
+
+    It is rendered without data. The named generator (`cluster.generators`) makes the data when the Secret
+    is created, which happens once in the life of a job.
+    """
+
+    name: str
+    generator: str
+    type: str = "Opaque"
 
 
 class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     """What a framework adds to a job.
 
-    `pods` is by name of the replicated job. `objects` are Secrets and ConfigMaps beside the JobSet, applied
-    before it; render sets their namespace and owner.
+    `pods` is by name of the replicated job. `secrets` and `objects` (ConfigMaps) stand beside the JobSet and
+    are written before it; render sets their namespace and owner.
     """
 
     pods: Mapping[str, PodAddition] = msgspec.field(default_factory=dict)
+    secrets: tuple[GeneratedSecret, ...] = ()
     objects: tuple[Json, ...] = ()
 
 

@@ -1,7 +1,8 @@
 """Who may do what: the operator, and people by the roles that an administrator gives them.
 
 The operator has exactly what it sends. Rights that a name can narrow (its lease, its certificate, the two
-webhook configurations) are narrowed by it, and Secrets are in its own namespace alone.
+webhook configurations) are narrowed by it. Of Secrets, which hold keys of jobs besides its certificate, it
+may make new ones and read one that it names.
 Source: spec 01 section 3.11, spec 03 section 3.5.
 """
 
@@ -40,6 +41,8 @@ def _rule(group: str, resources: str, *verbs: str, names: tuple[str, ...] = ()) 
 OPERATOR_RULES: Final[tuple[Json, ...]] = (
     # Snapshots of runtimes; the peer's are read.
     _rule("", "configmaps", *_READ, "create", "delete", "patch"),
+    # Keys of jobs are made once. They are neither listed nor watched, so that none is kept in memory.
+    _rule("", "secrets", "create", "get"),
     _rule("", "pods", *_READ),
     _rule("", "events", *_READ, "create", "patch"),
     # Unfinished Jobs of a suspended JobSet are made anew.

@@ -70,10 +70,20 @@ class TrackedWriter:
         self._snapshots = ledger.snapshots
         self._find_version = ledger.find_version
 
+    async def get(self, key: ObjectKey) -> Json:
+        """Return the object as the server has it."""
+        return await self._writer.get(key)
+
+    async def create(self, obj: Json) -> Json:
+        """Store a new object."""
+        key = _build_key(obj)
+        stored = await self._track(key, self._writer.create(obj))
+        log.info("created", kind=key.kind, namespace=key.namespace, name=key.name)
+        return stored
+
     async def apply(self, obj: Json, field_manager: str, *, force: bool = True) -> Json:
         """Server-side apply."""
-        metadata = obj["metadata"]
-        key = ObjectKey(obj["kind"], metadata.get("namespace", ""), metadata["name"])
+        key = _build_key(obj)
         if key.kind == "ConfigMap" and key.name.startswith(SNAPSHOT_NAME_PREFIX):
             # Its content is its name: it cannot be written wrongly, nor twice.
             return await self._snapshots.write(
@@ -126,3 +136,8 @@ class TrackedWriter:
             # What was refused, or whose fate is unknown, is not waited for: doing it again changes nothing.
             self._expectations.finish(key, version, self._find_version(key) or "")
         return stored
+
+
+def _build_key(obj: Json) -> ObjectKey:
+    metadata = obj["metadata"]
+    return ObjectKey(obj["kind"], metadata.get("namespace", ""), metadata["name"])

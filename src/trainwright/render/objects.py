@@ -21,10 +21,12 @@ from trainwright.api.runtime import Runtime, RuntimeSpec
 from trainwright.api.trainjob import TrainJob
 from trainwright.frameworks import FRAMEWORKS, Contribution, Framework, select_frameworks, validate_frameworks
 from trainwright.render.amounts import set_amounts
+from trainwright.render.beside import list_objects
 from trainwright.render.canonical import canonicalize
 from trainwright.render.checks import check_job, check_runtime, raise_errors
 from trainwright.render.contributions import add_contribution, set_commands
 from trainwright.render.counts import set_counts
+from trainwright.render.dependencies import add_dependencies, order_by_dependency
 from trainwright.render.filled import fill_lists
 from trainwright.render.initializers import set_initializer
 from trainwright.render.template_hash import build_template_hash
@@ -52,7 +54,7 @@ def render(
     contributions = [
         framework.build_contribution(layout) for framework in select_frameworks(layout.policy, frameworks)
     ]
-    own = [_own(obj, job) for contribution in contributions for obj in contribution.objects]
+    own = [_own(obj, job) for contribution in contributions for obj in list_objects(contribution)]
     return [canonicalize(obj) for obj in (*own, _build_job_set(job, layout, contributions))]
 
 
@@ -83,7 +85,8 @@ def _build_job_set_spec(job: TrainJob, layout: JobLayout, contributions: Sequenc
         for i, replicated_job in enumerate(list_replicated_jobs(template))
     ]
     suspend = job.spec.suspend if job.spec else None  # absent stays absent, whatever the template says
-    return {**fill_lists(template), "replicatedJobs": replicated_jobs, "suspend": suspend}
+    ordered = order_by_dependency(replicated_jobs)
+    return {**fill_lists(template), "replicatedJobs": ordered, "suspend": suspend}
 
 
 def _build_replicated_job(
@@ -94,7 +97,7 @@ def _build_replicated_job(
     contributions: Sequence[Contribution],
 ) -> Json:
     for contribution in contributions:
-        replicated_job = add_contribution(replicated_job, contribution)
+        replicated_job = add_dependencies(add_contribution(replicated_job, contribution), contribution)
     replicated_job = set_initializer(replicated_job, job.spec.initializer if job.spec else None)
     replicated_job = set_trainer(replicated_job, layout.trainer, layout.steps[index])
     for contribution in contributions:

@@ -1,0 +1,42 @@
+"""Data that nobody may be able to foresee: what the Secrets that a framework asks for are filled with.
+
+Render is a function of job and runtime and cannot make a key; it says which generator makes one
+(`frameworks.contract.GeneratedSecret`), and `cluster.secrets` calls it when the Secret is created. What a
+generator returns goes into the Secret, and nowhere else: no log, no error, no output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from trainwright.api.constants import SSH_KEY_GENERATOR, SSH_PRIVATE_KEY, SSH_PUBLIC_KEY
+from trainwright.errors import MissingPackage
+
+
+def generate_ssh_key() -> dict[str, bytes]:
+    """Return a new key pair for ssh: ECDSA on P-521, as the peer makes it, which FIPS modes accept as well.
+
+    The private key is PEM (SEC 1), the public one a line of an authorized_keys file. Source: spec 02
+    section 6.3.
+    """
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ModuleNotFoundError as error:
+        raise MissingPackage("making ssh keys", "cryptography", "operator") from error
+
+    key = ec.generate_private_key(ec.SECP521R1())
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return {SSH_PRIVATE_KEY: private, SSH_PUBLIC_KEY: public + b"\n"}
+
+
+# Name of the generator -> what makes the data of a Secret, by key. A new one is one function and one line.
+GENERATORS: Final[Mapping[str, Callable[[], Mapping[str, bytes]]]] = {
+    SSH_KEY_GENERATOR: generate_ssh_key,
+}

@@ -1,0 +1,23 @@
+"""The objects beside the JobSet that frameworks ask for: Secrets and ConfigMaps that pods mount."""
+
+from __future__ import annotations
+
+from trainwright.api.constants import GENERATED_DATA_ANNOTATION
+from trainwright.api.meta import Json
+from trainwright.frameworks.contract import Contribution, GeneratedSecret
+
+
+def list_objects(contribution: Contribution) -> list[Json]:
+    """Return the objects in the order in which to write them."""
+    return [*map(_build_secret, contribution.secrets), *contribution.objects]
+
+
+def _build_secret(secret: GeneratedSecret) -> Json:
+    """Return the Secret as it is created, but for its data."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": secret.name, "annotations": {GENERATED_DATA_ANNOTATION: secret.generator}},
+        "type": secret.type,
+        "immutable": True,
+    }
