@@ -1,0 +1,129 @@
+"""A control plane of its own with Kueue, a scheduler, simulated nodes, and our webhooks before Kueue's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kube.control_plane import ControlPlane
+from kube.installing import install_our_crds
+from kube.kueue import OPERATOR_ACCOUNT, WITH_KUEUE, Kueue, KueueUnavailable
+from kube.kueue_tests.queues import Queues
+from kube.kwok import SimulatedNodes
+from kube.operating import People, Running, operating
+from trainwright.cluster.kube.config import Connection, load_connection
+from trainwright.cluster.kube.transport import AiohttpTransport
+from trainwright.manifests.access import build_operator_access
+from trainwright.manifests.names import DEFAULT_NAMESPACE
+from trainwright.manifests.settings import InstallSettings
+
+pytest.importorskip("cryptography", reason="NOT TESTED: needs the extra `operator` (cryptography)")
+
+from kube.admitting import WebhookServer, build_url
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+            # Another worker may run them than those with the control plane that has no Kueue.
+            item.add_marker(pytest.mark.xdist_group("kueue"))
+
+
+@pytest.fixture(scope="session")
+def kueue() -> Iterator[Kueue]:
+    """Kueue's manager, beside a control plane of its own."""
+    programs = os.environ.get("TRAINWRIGHT_CLUSTER_PROGRAMS")
+    if not programs:
+        pytest.skip("NOT TESTED with Kueue: no Kubernetes; `make test` builds one where Go is installed")
+    with ControlPlane(Path(programs), variant=WITH_KUEUE) as plane:
+        try:
+            kueue = Kueue(plane)
+        except KueueUnavailable as error:
+            pytest.skip(f"NOT TESTED with Kueue: {error}")
+        install_our_crds(plane)
+        install_operator_account(plane)
+        with WebhookServer(plane):
+            kueue.install()
+            # The collector of garbage learns new kinds slowly; one that was just started knows them.
+            plane.stop_program("kube-controller-manager")
+            plane.start_controller_manager()
+            plane.start_scheduler()
+            kueue.start()
+            try:
+                yield kueue
+            finally:
+                kueue.stop()
+
+
+def install_operator_account(plane: ControlPlane) -> None:
+    """Give the operator's service account the rights that come with an installation."""
+    plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": DEFAULT_NAMESPACE}})
+    for obj in build_operator_access(InstallSettings()):
+        plane.call("POST", build_url(obj, obj["metadata"].get("namespace", "")), obj)
+
+
+# Those of the folder above are kept for the plane that they were first asked for.
+@pytest.fixture(scope="session")
+def control_plane(kueue: Kueue) -> ControlPlane:
+    return kueue.plane
+
+
+@pytest.fixture(scope="session")
+def crds(control_plane: ControlPlane) -> None:
+    """Our CRDs, which are there."""
+
+
+@pytest.fixture(scope="session")
+def nodes(control_plane: ControlPlane) -> Iterator[SimulatedNodes]:
+    """Two machines in the pool `blue`, and one in the pool `green`, whose taint has to be tolerated."""
+    with SimulatedNodes(control_plane) as nodes:
+        nodes.add(["blue-0", "blue-1"], labels={"pool": "blue"})
+        nodes.add(["green-0"], labels={"pool": "green"})
+        taint = {"key": "pool", "value": "green", "effect": "NoSchedule"}
+        control_plane.call(
+            "PATCH",
+            "/api/v1/nodes/green-0",
+            {"spec": {"taints": [taint]}},
+            content_type="application/merge-patch+json",
+        )
+        yield nodes
+
+
+@pytest.fixture
+def operator_connection(control_plane: ControlPlane, tmp_path: Path) -> Connection:
+    """The connection of the account that an installation gives to the operator."""
+    kubeconfig = str(control_plane.kubeconfig(OPERATOR_ACCOUNT))
+    connection = load_connection({"KUBECONFIG": kubeconfig}, tmp_path)
+    return msgspec.structs.replace(connection, namespace=DEFAULT_NAMESPACE)
+
+
+@pytest.fixture
+async def operator(
+    operator_connection: Connection, namespace: str, nodes: SimulatedNodes
+) -> AsyncIterator[Running]:
+    async with operating(operator_connection, namespace) as running:
+        yield running
+
+
+@pytest.fixture
+def operator_again(
+    operator_connection: Connection, namespace: str
+) -> Callable[[], AbstractAsyncContextManager[Running]]:
+    """Start another operator, after the first has ended."""
+    return lambda: operating(operator_connection, namespace)
+
+
+@pytest.fixture
+async def queues(transport: AiohttpTransport, people: People, nodes: SimulatedNodes) -> AsyncIterator[Queues]:
+    """Whoever sets up the queues of the namespace, and looks at its Workloads."""
+    queues = Queues(transport, people)
+    yield queues
+    await queues.remove_all()

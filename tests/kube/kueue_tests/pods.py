@@ -1,0 +1,74 @@
+"""What happened to the pods of a namespace while a block ran: a test of a race looks at all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from fractions import Fraction
+
+from kube.operating import People
+from trainwright.api.meta import Json
+from trainwright.api.quantity import parse_quantity
+from trainwright.cluster.port import ChangeType
+
+JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
+
+
+class SeenPods:
+    """Every pod since the block began, by uid, as it was last seen.
+
+    `most_cpus` is the most that pods which had not ended asked for at one time; those in their grace period
+    hold what they have.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Json] = {}
+        self.most_cpus = Fraction(0)
+        self._held: dict[str, Fraction] = {}
+
+    def see(self, pod: Json, *, is_gone: bool) -> None:
+        uid = pod["metadata"]["uid"]
+        self.pods[uid] = pod
+        has_ended = is_gone or pod["status"].get("phase") in ("Succeeded", "Failed")
+        self._held[uid] = Fraction(0) if has_ended else sum_requests(pod["spec"]).get("cpu", Fraction(0))
+        self.most_cpus = max(self.most_cpus, sum(self._held.values(), Fraction(0)))
+
+    def of(self, job: str, replicated_job: str = "node") -> list[Json]:
+        """The pods that a replicated job of a TrainJob ever had."""
+        return [
+            pod
+            for pod in self.pods.values()
+            if pod["metadata"]["labels"].get(JOB_SET_LABEL) == job
+            and pod["metadata"]["labels"].get(REPLICATED_JOB_LABEL) == replicated_job
+        ]
+
+
+@contextlib.asynccontextmanager
+async def watching_pods(people: People) -> AsyncIterator[SeenPods]:
+    """Remember what happens to the pods of the namespace; there is none yet."""
+    seen = SeenPods()
+    version = (await people.cluster.list("Pod", people.namespace)).resource_version
+
+    async def follow() -> None:
+        async with contextlib.aclosing(people.cluster.watch(["Pod"], people.namespace, version)) as changes:
+            async for change in changes:
+                seen.see(change.object, is_gone=change.type is ChangeType.DELETED)
+
+    task = asyncio.create_task(follow(), name="watching pods")
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def sum_requests(pod_spec: Json) -> dict[str, Fraction]:
+    """What a pod asks for, by resource; a limit is a request where there is none."""
+    total: dict[str, Fraction] = {}
+    for container in pod_spec["containers"]:
+        resources = container.get("resources") or {}
+        for resource, amount in {**resources.get("limits", {}), **resources.get("requests", {})}.items():
+            total[resource] = total.get(resource, Fraction(0)) + parse_quantity(amount).exact()
+    return total
