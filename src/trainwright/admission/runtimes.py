@@ -32,6 +32,7 @@ from trainwright.api.schema import check_object
 from trainwright.api.shapes import Findings
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks import find_unsupported
+from trainwright.gang import list_queue_warnings
 from trainwright.template.pod_sets import count_pods
 from trainwright.template.replicated_jobs import (
     find_named,
@@ -80,6 +81,7 @@ def validate_runtime(runtime: Runtime, old: Runtime | None = None) -> Verdict:  
         *list_deprecation(runtime, f'{runtime.kind} "{runtime.metadata.name}"'),
         *(str(warning) for warning in findings.warnings),
         *(str(error) for error in find_unsupported(policy, "spec.mlPolicy")),
+        *list_queue_warnings(spec.pod_group_policy, spec.template.metadata if spec.template else None),
         *(str(error) for error in find_unmounted_claims(job_set, JOB_SET_PATH)),
         *_list_warnings(job_set),
         *_list_name_warnings(job_set, policy),

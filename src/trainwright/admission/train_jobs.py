@@ -38,6 +38,7 @@ from trainwright.api.trainjob import RuntimeRef, TrainJob, TrainJobSpec
 from trainwright.api.wording import suggest
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks import list_framework_warnings, validate_frameworks
+from trainwright.gang import find_gang_errors, list_gang_warnings
 from trainwright.template.layout import JobLayout, build_layout
 from trainwright.template.replicated_jobs import list_replicated_jobs
 
@@ -148,11 +149,17 @@ def _check_over_runtime(
         *find_target_errors(template, patches),
         *_check_resources(layout),
         *validate_frameworks(layout),
+        *find_gang_errors(spec.pod_group_policy, layout.template.metadata, patches),
         *_move_to_reference(_find_job_set_errors(layout), runtime),
     ]
     if name_error := find_name_error(_get_name(job), layout.template.spec or {}, layout.pod_sets):
         denied.append(name_error)
-    warnings = [*list_framework_warnings(layout), *list_mount_warnings(layout, patches)]
+    trainer = layout.trainer_pod_set.name if layout.trainer_pod_set else None
+    warnings = [
+        *list_framework_warnings(layout),
+        *list_gang_warnings(spec.pod_group_policy, layout.template.spec or {}, trainer),
+        *list_mount_warnings(layout, patches),
+    ]
     return Verdict(denied=tuple(denied), warnings=tuple(warnings))
 
 

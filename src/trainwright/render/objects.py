@@ -4,6 +4,7 @@
     layout        patches and resources merged, pods counted          template.layout
     frameworks    what the pods need to find each other               frameworks
     per step      contributions -> initializer -> trainer -> commands -> counts -> amounts
+    gang          which pods are placed together                      gang
     JobSet        metadata, suspend, owner, hash; in canonical form
 
 Every step builds a new value from the one before; nothing that comes in is changed, and what goes out
@@ -12,7 +13,7 @@ shares no map or list with it. Why it is so, and what differs from the peer: doc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trainwright.api.constants import JOB_SET, JOBSET_API_VERSION, TEMPLATE_HASH_ANNOTATION
 from trainwright.api.encoding import build_json
@@ -20,6 +21,7 @@ from trainwright.api.meta import Json, build_owner_reference
 from trainwright.api.runtime import Runtime, RuntimeSpec
 from trainwright.api.trainjob import TrainJob
 from trainwright.frameworks import FRAMEWORKS, Contribution, Framework, select_frameworks, validate_frameworks
+from trainwright.gang import find_gang_errors
 from trainwright.render.amounts import set_amounts
 from trainwright.render.beside import list_objects
 from trainwright.render.canonical import canonicalize
@@ -28,6 +30,7 @@ from trainwright.render.contributions import add_contribution, set_commands
 from trainwright.render.counts import set_counts
 from trainwright.render.dependencies import add_dependencies, order_by_dependency
 from trainwright.render.filled import fill_lists
+from trainwright.render.gang import join_gang
 from trainwright.render.initializers import set_initializer
 from trainwright.render.template_hash import build_template_hash
 from trainwright.render.trainer import set_trainer
@@ -49,13 +52,19 @@ def render(
     """
     check_runtime(runtime, job)
     check_job(job, runtime)
-    layout = build_layout(job, runtime.spec or RuntimeSpec(), accelerators)
-    raise_errors(validate_frameworks(layout, frameworks), job)
+    runtime_spec = runtime.spec or RuntimeSpec()
+    layout = build_layout(job, runtime_spec, accelerators)
+    patches = (job.spec.runtime_patches if job.spec else None) or ()
+    gang_errors = find_gang_errors(runtime_spec.pod_group_policy, layout.template.metadata, patches)
+    raise_errors([*validate_frameworks(layout, frameworks), *gang_errors], job)
     contributions = [
         framework.build_contribution(layout) for framework in select_frameworks(layout.policy, frameworks)
     ]
-    own = [_own(obj, job) for contribution in contributions for obj in list_objects(contribution)]
-    return [canonicalize(obj) for obj in (*own, _build_job_set(job, layout, contributions))]
+    spec = canonicalize(_build_job_set_spec(job, layout, contributions))
+    gang = join_gang(runtime_spec.pod_group_policy, layout, spec)
+    beside = [*(obj for contribution in contributions for obj in list_objects(contribution)), *gang.objects]
+    job_set = _build_job_set(layout, gang.spec, gang.annotations)
+    return [canonicalize(_own(obj, job)) for obj in (*beside, job_set)]
 
 
 def render_job_set(job: TrainJob, runtime: Runtime) -> Json:
@@ -63,19 +72,19 @@ def render_job_set(job: TrainJob, runtime: Runtime) -> Json:
     return render(job, runtime)[-1]
 
 
-def _build_job_set(job: TrainJob, layout: JobLayout, contributions: Sequence[Contribution]) -> Json:
-    spec = canonicalize(_build_job_set_spec(job, layout, contributions))
+def _build_job_set(layout: JobLayout, spec: Json, gang_annotations: Mapping[str, str]) -> Json:
     metadata = build_json(layout.template.metadata) if layout.template.metadata else {}
-    annotations = {**(metadata.get("annotations") or {}), TEMPLATE_HASH_ANNOTATION: build_template_hash(spec)}
-    return _own(
-        {
-            "apiVersion": JOBSET_API_VERSION,
-            "kind": JOB_SET,
-            "metadata": {**metadata, "annotations": annotations, "name": layout.job_name},
-            "spec": spec,
-        },
-        job,
-    )
+    annotations = {
+        **(metadata.get("annotations") or {}),
+        **gang_annotations,
+        TEMPLATE_HASH_ANNOTATION: build_template_hash(spec),
+    }
+    return {
+        "apiVersion": JOBSET_API_VERSION,
+        "kind": JOB_SET,
+        "metadata": {**metadata, "annotations": annotations, "name": layout.job_name},
+        "spec": spec,
+    }
 
 
 def _build_job_set_spec(job: TrainJob, layout: JobLayout, contributions: Sequence[Contribution]) -> Json:
