@@ -54,7 +54,8 @@ bench: .venv/ready
 	@train=$$(scripts/environment train) && TRAINWRIGHT_TRAIN_ENV=$$train $(BIN)/python benchmarks/run.py
 
 cluster: .venv/ready
-	@scripts/system-packages && programs=$$(scripts/cluster-programs) && $(BIN)/python scripts/cluster.py start $$programs
+	@scripts/system-packages && programs=$$(scripts/cluster-programs) && train=$$(scripts/environment train) && \
+	TRAINWRIGHT_TRAIN_ENV=$$train $(BIN)/python scripts/cluster.py start $$programs
 
 cluster-stop: .venv/ready
 	@$(BIN)/python scripts/cluster.py stop

@@ -3,12 +3,15 @@
     scripts/cluster.py start PROGRAMS     PROGRAMS: the folder that scripts/cluster-programs prints
     scripts/cluster.py stop
 
-`start` prints the line that makes kubectl and trainwright use the cluster; where one runs already it only
-prints. Both may be called again at any time.
+`start` leaves one node with the operator of the working tree and the shipped runtimes, and prints the line
+that makes kubectl and trainwright use it. Where one runs already it brings operator and runtimes up to date.
+TRAINWRIGHT_TRAIN_ENV names the environment whose packages the pods see (scripts/environment train prints one);
+without it they have Python alone. Both may be called again at any time.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -16,7 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from kube.cluster import ClusterUnavailable, start_in_background, stop  # noqa: E402
+from kube.cluster import ClusterUnavailable, running_in_background, stop  # noqa: E402
+from kube.development import install  # noqa: E402
 
 
 def main() -> int:
@@ -33,12 +37,15 @@ def main() -> int:
 
 def _start(programs: Path) -> int:
     began = time.monotonic()
+    chosen = os.environ.get("TRAINWRIGHT_TRAIN_ENV")
     try:
-        kubeconfig = start_in_background(programs)
+        with running_in_background(programs) as cluster:
+            kubeconfig = Path(cluster.kubeconfig)
+            install(kubeconfig, cluster.run_on_node, Path(chosen) if chosen else None)
     except ClusterUnavailable as error:
-        print(f"No cluster can be started here: {error}", file=sys.stderr)
+        print(f"No cluster to train on can be started here: {error}", file=sys.stderr)
         return 4
-    print(f"Running after {time.monotonic() - began:.0f} s; `make cluster-stop` ends it.", file=sys.stderr)
+    print(f"Ready after {time.monotonic() - began:.0f} s; `make cluster-stop` ends it.", file=sys.stderr)
     print(f"export KUBECONFIG={kubeconfig}")
     return 0
 

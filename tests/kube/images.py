@@ -2,7 +2,8 @@
 
 Out: docker-archives, which `ctr images import` takes. Layers are made once per recipe and kept in the user's
 cache under the recipe's hash. `pause` is a static C program; `base` is a minimal Debian with Python, made by
-debootstrap, so it needs root and a Debian mirror the first time (under a minute), and nothing after that;
+debootstrap, so it needs root and a Debian mirror the first time (under a minute), and nothing after that. It
+finds packages, PyTorch among them, where a pod mounts them (`training_packages`), and has their `torchrun`.
 `operator` is what deploy/Containerfile describes, on top of `base`, and needs a package index once.
 """
 
@@ -62,6 +63,9 @@ int main(void) {
   for (;;) pause();
 }
 """
+# Where a pod of the base image mounts packages that are too many gigabytes for an image of its own.
+PACKAGES_MOUNT = "/opt/packages"
+_TORCHRUN = "#!/usr/bin/python3\nimport sys\n\nfrom torch.distributed.run import main\n\nsys.exit(main())\n"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _FORMAT = "2"  # of layers and archives: counts in the hash
 _PATH = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -82,13 +86,22 @@ def get_cache_folder() -> Path:
 def build_images() -> list[Path]:
     """Return the archives that a node starts with, made where they are not in the cache."""
     pause = _build_layer("pause", _PAUSE_SOURCE, _fill_pause)
+    base = [_build_base(), _build_layer("commands", repr((PACKAGES_MOUNT, _TORCHRUN)), _fill_commands)]
     return [
         _build_archive_once(PAUSE_IMAGE, [pause], {"Entrypoint": ["/pause"]}),
-        _build_archive_once(BASE_IMAGE, [_build_base()], {"Cmd": ["/usr/bin/python3"], "Env": [_PATH]}),
+        _build_archive_once(BASE_IMAGE, base, {"Cmd": ["/usr/bin/python3"], "Env": [_PATH]}),
     ]
 
 
-def build_operator_image(folder: Path) -> Path:
+def name_operator_image() -> str:
+    """Return the image of the operator for the working tree as it is: another tree has another tag."""
+    sources = sorted(path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix != ".pyc")
+    files = [ROOT / "pyproject.toml", *sources]
+    content = _hash(*(f"{path.relative_to(ROOT)} {_hash_file(path)}" for path in files))
+    return f"{OPERATOR_IMAGE.rpartition(':')[0]}:{content}"
+
+
+def build_operator_image(folder: Path, image: str = OPERATOR_IMAGE) -> Path:
     """Return the archive of the operator's image, of the working tree as it is, made in `folder`."""
     packages = sorted(_list_requirements("trainwright", "operator"))
     layers = [
@@ -109,7 +122,7 @@ def build_operator_image(folder: Path) -> Path:
             "HOME=/tmp",
         ],
     }
-    return _build_archive(folder / "operator.tar", OPERATOR_IMAGE, layers, config)
+    return _build_archive(folder / "operator.tar", image, layers, config)
 
 
 def _build_layer(name: str, recipe: str, fill: Callable[[Path], None]) -> Path:
@@ -155,6 +168,20 @@ def _fill_pause(root: Path) -> None:
     if compiler is None:
         raise ImageNotBuilt("no C compiler for the pause image: install gcc and libc6-dev")
     _run([compiler, "-static", "-Os", "-s", "-x", "c", "-", "-o", root / "pause"], "pause", _PAUSE_SOURCE)
+
+
+def _fill_commands(root: Path) -> None:
+    programs = root / "usr/local/bin"
+    programs.mkdir(parents=True)
+    # What images of Python have, and a Debian does not.
+    (programs / "python").symlink_to("/usr/bin/python3")
+    torchrun = programs / "torchrun"
+    torchrun.write_text(_TORCHRUN)
+    torchrun.chmod(0o755)
+    found_by_python = root / f"usr/local/lib/python{PYTHON_VERSION}/dist-packages"
+    found_by_python.mkdir(parents=True)
+    (found_by_python / "mounted.pth").write_text(f"{PACKAGES_MOUNT}\n")
+    (root / PACKAGES_MOUNT.lstrip("/")).mkdir(parents=True)
 
 
 def _fill_base(root: Path) -> None:

@@ -154,20 +154,15 @@ class Walls:
 
     def run(self, *command: str | Path) -> str:
         """Run a program on the node to its end and return its output."""
-        done = subprocess.run(
-            [*self._enter(), *map(str, command)], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(
-                f"{command[0]} on the node ended with {done.returncode}: {done.stderr.strip()}"
-            )
-        return done.stdout
+        assert self.init is not None
+        return run_inside(self.init.pid, *command)
 
     def start(self, name: str, *command: str | Path) -> subprocess.Popen[bytes]:
         """Start a program on the node; its output goes to NAME.log."""
+        assert self.init is not None
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [*self._enter(), *DIE_WITH_PARENT, *map(str, command)],
+                [*_enter(self.init.pid), *DIE_WITH_PARENT, *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -194,13 +189,6 @@ class Walls:
                 process.wait()
         remove_traces(self.name, self.folder)
 
-    def _enter(self) -> Sequence[str]:
-        assert self.init is not None
-        return (
-            *("nsenter", "--target", str(self.init.pid), "--mount", "--uts", "--ipc", "--net", "--pid"),
-            "--",
-        )
-
     def _connect(self) -> None:
         """Give both ends of the link their addresses, and a way to the pods."""
         assert self.init is not None
@@ -215,6 +203,14 @@ class Walls:
         self.run("ip", "link", "set", "eth0", "up")
         # No default route: a pod that sends anywhere else is told at once that it cannot.
         self.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+
+
+def run_inside(init: int, *command: str | Path) -> str:
+    """Run a program in the namespaces of a node, given its first process, and return its output."""
+    done = subprocess.run([*_enter(init), *map(str, command)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} on the node ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def make_cgroups(name: str) -> None:
@@ -238,6 +234,10 @@ def remove_traces(name: str, folder: Path) -> None:
         for target in json.loads(made.read_text()):
             with contextlib.suppress(OSError):  # somebody else uses it
                 Path(target).rmdir()
+
+
+def _enter(init: int) -> Sequence[str]:
+    return ("nsenter", "--target", str(init), "--mount", "--uts", "--ipc", "--net", "--pid", "--")
 
 
 def _make_folder(path: Path) -> bool:

@@ -41,11 +41,25 @@ DOMAIN = "cluster.local"
 READY_PORT = 8181  # of CoreDNS
 START_SECONDS = 60.0
 
+# Runs a program on a node to its end and returns its output.
+RunOnNode = Callable[..., str]
+_IMAGES = ("ctr", "--address", SOCKET, "--namespace", "k8s.io", "images")
+
 
 def list_missing() -> list[str]:
     """Return which programs of the operating system a node needs and this machine lacks."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     return missing if _find_plugins() else [*missing, "containernetworking-plugins"]
+
+
+def import_image(run: RunOnNode, archive: Path) -> None:
+    """Make an image known to a node."""
+    run(*_IMAGES, "import", archive)
+
+
+def has_image(run: RunOnNode, image: str) -> bool:
+    """Say whether a node knows an image."""
+    return bool(run(*_IMAGES, "list", "--quiet", f"name=={image}").strip())
 
 
 @dataclass
@@ -75,7 +89,7 @@ class Node:
 
     def import_image(self, archive: Path) -> None:
         """Make an image known to the node."""
-        self.walls.run("ctr", "--address", SOCKET, "--namespace", "k8s.io", "images", "import", archive)
+        import_image(self.walls.run, archive)
 
     def start_services(self, *, kubelet: Path, proxy: Path, dns: Path) -> None:
         """Start what needs an API server, each with a kubeconfig of its own."""
