@@ -75,7 +75,8 @@ INVALID: dict[str, tuple[MLPolicy | None, Json, list[str]]] = {
             MLPolicy(**{first: POLICY[first], second: POLICY[second]}),
             {},
             [
-                f"spec.mlPolicy: {first} and {second} are set; at most one of torch, mpi, jax, xgboost, flux may be"
+                f"spec.mlPolicy: {first} and {second} are set; "
+                "at most one of torch, mpi, jax, xgboost, flux, tensorflow, paddle, custom may be"
             ],
         )
         for POLICY in [{"mpi": MPIPolicy(), "torch": TorchPolicy(), "jax": JAXPolicy(), "flux": FluxPolicy()}]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from template.builders import PLAIN, TORCH, replicated_job
-from trainwright.api.runtime import MLPolicy, MPIPolicy
+from trainwright.api.runtime import CustomPolicy, MLPolicy, MPIPolicy, PaddlePolicy, TensorFlowPolicy
 from trainwright.template.steps import Step, list_steps
 
 WORKERS = replicated_job("node", ancestor=None)
@@ -44,6 +44,24 @@ STEPS = {
         PLAIN,
         5,
         [everything(5), everything(1)],
+    ),
+    "TensorFlow, further steps have their own size": (
+        [replicated_job("worker"), replicated_job("ps"), WORKERS],
+        MLPolicy(num_nodes=1, tensorflow=TensorFlowPolicy()),
+        5,
+        [everything(5), Step(runs_command=True, trains=True), Step()],
+    ),
+    "Paddle, the same": (
+        [replicated_job("node"), replicated_job("server")],
+        MLPolicy(num_nodes=2, paddle=PaddlePolicy()),
+        None,
+        [everything(2), Step(runs_command=True, trains=True)],
+    ),
+    "a framework of another package, the same": (
+        [replicated_job("node"), replicated_job("more")],
+        MLPolicy(custom=CustomPolicy(framework="x")),
+        3,
+        [everything(3), Step(runs_command=True, trains=True)],
     ),
     "other steps take nothing": ([WORKERS], TORCH, 3, [Step()]),
     "names mean nothing outside MPI": ([BARE_LAUNCHER, WORKERS], TORCH, 3, [Step(), Step()]),

@@ -224,6 +224,8 @@ class _Builder:
                 return {"type": "boolean"}
             case mi.DateTimeType():
                 return {"type": "string", "format": "date-time"}
+            case mi.DictType(value_type=mi.AnyType()):
+                return {"type": "object"}
             case mi.DictType(value_type=value_type):
                 return {"type": "object", "additionalProperties": self._build(value_type, path)}
             case mi.ListType():

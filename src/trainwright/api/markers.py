@@ -53,6 +53,11 @@ def default(value: Any) -> Meta:
     return Meta(extra_json_schema={"default": value})
 
 
+def any_object() -> Meta:
+    """Return the mark of an object with whatever fields, none of which is dropped."""
+    return Meta(extra_json_schema={"x-kubernetes-preserve-unknown-fields": True})
+
+
 def at_most_one(*fields: str) -> Meta:
     """Return the mark of an object in which at most one of these fields is set."""
     return Meta(extra={AT_MOST_ONE: fields})

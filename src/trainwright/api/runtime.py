@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
+import msgspec
 from msgspec import Meta
 
 from trainwright.api.constants import API_VERSION, CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
 from trainwright.api.jobset import JobSetSpec
 from trainwright.api.markers import (
+    any_object,
     at_most_one,
     default,
     list_map,
@@ -45,16 +47,25 @@ class EnvInjection(ApiStruct, frozen=True, kw_only=True):
     targets: Annotated[list[EnvInjectionTarget], list_map("jobName", max_items=16)] | None = None
 
 
+class ElasticPolicy(ApiStruct, frozen=True, kw_only=True):
+    """Training goes on while at least minNodes and at most maxNodes are there. Default: 0 restarts."""
+
+    min_nodes: PositiveInt32
+    max_nodes: PositiveInt32
+    max_restarts: NonNegativeInt32 | None = None
+
+
 class TorchPolicy(ApiStruct, frozen=True, kw_only=True):
     """The job is started by torchrun."""
 
     # Of earlier versions of the API; runtimes that are written for them stay usable.
     ineffective: ClassVar[Mapping[str, str]] = {
         "numProcPerNode": "set trainer.numProcPerNode in the TrainJob, or leave it to a node's resources",
-        "elasticPolicy": "the number of nodes is that of the TrainJob",
+        "elasticPolicy": "write elastic: {minNodes: ..., maxNodes: ...}",
     }
 
     env_injection: EnvInjection | None = None
+    elastic: ElasticPolicy | None = None  # ours
 
 
 class MPIPolicy(ApiStruct, frozen=True, kw_only=True):
@@ -80,8 +91,34 @@ class FluxPolicy(ApiStruct, frozen=True, kw_only=True):
     num_proc_per_node: Annotated[PositiveInt32, default(1)] | None = None
 
 
+class TensorFlowTask(ApiStruct, frozen=True, kw_only=True):
+    """Which tasks of a TensorFlow cluster the pods of a replicated job are."""
+
+    job_name: Name
+    type: Annotated[str, one_of("chief", "master", "worker", "ps", "evaluator")]
+
+
+class TensorFlowPolicy(ApiStruct, frozen=True, kw_only=True):
+    """The job is a TensorFlow cluster. Default: workers, and replicated jobs named like a type of task."""
+
+    tasks: Annotated[list[TensorFlowTask], list_map("jobName", max_items=16)] | None = None
+
+
+class PaddlePolicy(ApiStruct, frozen=True, kw_only=True):
+    """The job is started by paddle.distributed.launch. Default: without parameter servers."""
+
+    server_job_name: Name | None = None
+
+
+class CustomPolicy(ApiStruct, frozen=True, kw_only=True):
+    """The job uses a framework of another package, which reads the parameters."""
+
+    framework: Name
+    parameters: Annotated[Json, any_object()] | None = None
+
+
 class MLPolicy(ApiStruct, frozen=True, kw_only=True):
-    """How processes of the job find each other; at most one of the five frameworks."""
+    """How processes of the job find each other; at most one framework."""
 
     num_nodes: Int32 | None = None
     torch: TorchPolicy | None = None
@@ -89,6 +126,15 @@ class MLPolicy(ApiStruct, frozen=True, kw_only=True):
     jax: JAXPolicy | None = None
     xgboost: XGBoostPolicy | None = None
     flux: FluxPolicy | None = None
+    tensorflow: TensorFlowPolicy | None = None  # ours, as the two below
+    paddle: PaddlePolicy | None = None
+    custom: CustomPolicy | None = None
+
+
+# The fields of MLPolicy that choose a framework.
+FRAMEWORK_CHOICES: Final = tuple(
+    field.encode_name for field in msgspec.structs.fields(MLPolicy) if field.name != "num_nodes"
+)
 
 
 class CoschedulingPolicy(ApiStruct, frozen=True, kw_only=True):
@@ -150,7 +196,7 @@ class JobSetTemplate(ApiStruct, frozen=True, kw_only=True):
 class RuntimeSpec(ApiStruct, frozen=True, kw_only=True):
     """How a kind of training runs."""
 
-    ml_policy: Annotated[MLPolicy, at_most_one("torch", "mpi", "jax", "xgboost", "flux")] | None = None
+    ml_policy: Annotated[MLPolicy, at_most_one(*FRAMEWORK_CHOICES)] | None = None
     pod_group_policy: (
         Annotated[PodGroupPolicy, at_most_one("coscheduling", "volcano", "kai", "native")] | None
     ) = None

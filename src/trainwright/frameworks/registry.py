@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
-from trainwright.api.runtime import MLPolicy
+from trainwright.api.runtime import FRAMEWORK_CHOICES, MLPolicy
 from trainwright.field_errors import FieldError, Rule
+from trainwright.frameworks.choice import CUSTOM, list_shipped_choices
 from trainwright.frameworks.contract import Framework
 from trainwright.frameworks.jax import JAX
+from trainwright.frameworks.paddle import Paddle
 from trainwright.frameworks.plain import Plain
+from trainwright.frameworks.tensorflow import TensorFlow
 from trainwright.frameworks.torch import Torch
 from trainwright.frameworks.xgboost import XGBoost
 from trainwright.template.layout import JobLayout
@@ -24,11 +25,12 @@ FRAMEWORKS: Final[tuple[Framework, ...]] = (
     Torch(),
     JAX(),
     XGBoost(),
+    TensorFlow(),
+    Paddle(),
 )
 
-_CHOICES: Final = tuple(
-    field.encode_name for field in msgspec.structs.fields(MLPolicy) if field.name != "num_nodes"
-)
+# Names that a framework of another package cannot have.
+_SHIPPED: Final = frozenset({*FRAMEWORK_CHOICES, *(framework.name for framework in FRAMEWORKS)} - {CUSTOM})
 
 
 def select_frameworks(
@@ -47,19 +49,38 @@ def find_unsupported(
     TrainJob.
     """
     names = [framework.name for framework in frameworks]
-    supported = [choice for choice in _CHOICES if choice in names]
-    chosen = [choice for choice in _CHOICES if policy is not None and getattr(policy, choice) is not None]
-    return [
-        FieldError(
-            path=path,
-            rule=Rule.NOT_SUPPORTED,
-            detail=f"framework {choice} is not supported by this version; "
+    supported = [choice for choice in FRAMEWORK_CHOICES if choice in names]
+    errors = [
+        _refuse(
+            path,
+            f"framework {choice} is not supported by this version; "
             f"use a runtime for {', '.join(supported)}, or one that names no framework",
-            value=choice,
+            choice,
         )
-        for choice in chosen
+        for choice in list_shipped_choices(policy)
         if choice not in names
     ]
+    if policy is not None and policy.custom is not None:
+        errors += _find_custom_errors(policy.custom.framework, path, names)
+    return errors
+
+
+def _find_custom_errors(name: str, path: str, names: Sequence[str]) -> list[FieldError]:
+    if name in _SHIPPED:
+        detail = f"framework {name} is one of ours; write mlPolicy: {{{name}: {{}}}} instead of custom"
+        return [_refuse(path, detail, name)]
+    if name in names:
+        return []
+    others = [known for known in names if known not in _SHIPPED]
+    detail = (
+        f"framework {name} is not installed ({', '.join(others) or 'none'} of other packages is); install "
+        "the package that provides it: in the operator's image, and wherever the command line is used"
+    )
+    return [_refuse(path, detail, name)]
+
+
+def _refuse(path: str, detail: str, value: str) -> FieldError:
+    return FieldError(path=path, rule=Rule.NOT_SUPPORTED, detail=detail, value=value)
 
 
 def validate_frameworks(layout: JobLayout, frameworks: Sequence[Framework] = FRAMEWORKS) -> list[FieldError]:

@@ -1,6 +1,7 @@
 """Torch: torchrun on every node, told by `PET_*` variables how to meet (spec 02 sections 5.1 to 5.4).
 
 A job whose command is `tune run` starts TorchTune, which is torchrun with a recipe (`frameworks.torchtune`).
+A runtime may give a range of nodes instead of a number (`frameworks.torch_elastic`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ from trainwright.frameworks.contract import (
     find_reserved_env_errors,
 )
 from trainwright.frameworks.processes import compute_processes_per_node, list_process_warnings
+from trainwright.frameworks.torch_elastic import (
+    ELASTIC_ENV,
+    build_elastic_env,
+    find_elastic_errors,
+    get_elastic_policy,
+    list_elastic_warnings,
+)
 from trainwright.frameworks.torchtune import (
     build_torchtune_command,
     has_torchtune_command,
@@ -64,12 +72,14 @@ class Torch:
         ]
         if has_torchtune_command(layout):
             errors += validate_torchtune(layout)
-        return errors + find_reserved_env_errors(layout.trainer, RESERVED_ENV, self.name)
+        errors += find_elastic_errors(layout)
+        reserved = RESERVED_ENV if get_elastic_policy(layout) is None else RESERVED_ENV | ELASTIC_ENV
+        return errors + find_reserved_env_errors(layout.trainer, reserved, self.name)
 
     def list_warnings(self, layout: JobLayout) -> list[str]:
         """Return where accelerators would stay idle or be shared, and what TorchTune does not have."""
         tuning = list_torchtune_warnings(layout) if has_torchtune_command(layout) else []
-        return [*list_process_warnings(layout), *tuning]
+        return [*list_process_warnings(layout), *tuning, *list_elastic_warnings(layout)]
 
     def build_contribution(self, layout: JobLayout) -> Contribution:
         """Return variables and port of the trainer container, and the variables of injection targets."""
@@ -107,14 +117,19 @@ def _build_trainer_addition(layout: JobLayout, trainer: PodSet) -> ContainerAddi
 
 
 def _build_rendezvous_env(layout: JobLayout, lead: PodSet) -> tuple[Json, ...]:
-    """Return the five variables, in the order of the wire contract; the first pod of `lead` is the master."""
-    processes = compute_processes_per_node(layout)
+    """Return the five variables, in the order of the wire contract; the first pod of `lead` is the master.
+
+    Those of an elastic rendezvous come after them.
+    """
+    processes, elastic = compute_processes_per_node(layout), get_elastic_policy(layout)
+    nodes = f"{elastic.min_nodes}:{elastic.max_nodes}" if elastic else str(lead.count)
     return (
-        {"name": PET_NNODES, "value": str(lead.count)},
+        {"name": PET_NNODES, "value": nodes},
         {"name": PET_NPROC_PER_NODE, "value": "auto" if processes is None else str(processes)},
         {"name": PET_NODE_RANK, "valueFrom": {"fieldRef": {"fieldPath": RANK_FIELD_PATH}}},
         {"name": PET_MASTER_ADDR, "value": layout.build_first_endpoint(lead)},
         {"name": PET_MASTER_PORT, "value": str(TRAINER_PORT)},
+        *build_elastic_env(layout, lead),
     )
 
 

@@ -72,6 +72,10 @@ class JobLayout(msgspec.Struct, frozen=True, kw_only=True):
         """Return the address of the first pod (rank 0) of a pod set."""
         return pod_sets.build_endpoint(self.job_name, pod_set, self.subdomain)
 
+    def build_own_endpoint(self, pod_set: PodSet, index: str) -> str:
+        """Return the address of any pod of a pod set, where `index` refers to a variable with its index."""
+        return pod_sets.build_endpoint(self.job_name, pod_set, self.subdomain, index=index)
+
     def iterate_endpoints(self, pod_set: PodSet) -> Iterator[str]:
         """Yield the address of every pod of a pod set, by rank."""
         return pod_sets.iterate_endpoints(self.job_name, pod_set, self.subdomain)

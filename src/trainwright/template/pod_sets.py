@@ -84,9 +84,12 @@ def build_subdomain(spec: Json | None, job_name: str) -> str:
 
 
 def build_endpoint(
-    job_name: str, pod_set: PodSet, subdomain: str, *, replica: int = 0, index: int = 0
+    job_name: str, pod_set: PodSet, subdomain: str, *, replica: int = 0, index: int | str = 0
 ) -> str:
-    """Return the address of one pod within its namespace; by default that of the first (rank 0)."""
+    """Return the address of one pod within its namespace; by default that of the first (rank 0).
+
+    The index may be a reference, `$(NAME)`, that Kubernetes replaces in each pod by its own.
+    """
     return f"{job_name}-{pod_set.name}-{replica}-{index}.{subdomain}"
 
 

@@ -1,8 +1,10 @@
 """What each replicated job of a runtime takes from `spec.trainer`, and how many pods that asks it for.
 
 One table for all that follows from it: counts, resources, image, command and variables. In most runtimes
-the step with the trainer label takes everything. In an MPI runtime roles go by *name*: `launcher` runs the
-command, once, and the pods of `node` run what their template says (sshd) in the same image, and train.
+the step with the trainer label takes everything; in those of TensorFlow, Paddle and frameworks of other
+packages, further ones run the same program in pods of their own size. In an MPI runtime roles go by *name*:
+`launcher` runs the command, once, and the pods of `node` run what their template says (sshd) in the same
+image, and train.
 Source: spec 02 sections 2.5, 2.6, 3.2 and 6.1, cases B024, B071.
 """
 
@@ -35,7 +37,8 @@ def list_steps(spec: Json | None, policy: MLPolicy | None, num_nodes: int | None
     """Return what each replicated job takes, in order; `num_nodes` is the TrainJob's own number.
 
     A step with the trainer label gets the policy's number of nodes, or 1, where there is a policy, whatever
-    its template says; the TrainJob's own number goes to the *first* of them.
+    its template says; the TrainJob's own number goes to the *first* of them. Where further ones do other
+    work (parameter servers, an evaluator), their templates say how many there are and what they need.
     """
     roles = _build_mpi_roles(spec, policy, num_nodes)
     steps: list[Step] = []
@@ -45,9 +48,11 @@ def list_steps(spec: Json | None, policy: MLPolicy | None, num_nodes: int | None
             steps.append(role)
         elif not is_trainer:
             steps.append(Step())
+        elif (has_first := any(step.runs_command for step in steps)) and _has_other_work(policy):
+            steps.append(Step(runs_command=True, trains=True))
         else:
             count = None if policy is None else max(policy.num_nodes or 1, 1)
-            if num_nodes is not None and not any(step.runs_command for step in steps):
+            if num_nodes is not None and not has_first:
                 count = num_nodes
             steps.append(Step(runs_command=True, trains=True, uses_resources=True, count=count))
     return tuple(steps)
@@ -56,6 +61,11 @@ def list_steps(spec: Json | None, policy: MLPolicy | None, num_nodes: int | None
 def has_launcher(spec: Json | None) -> bool:
     """Say whether a replicated job is called `launcher`: the one that runs mpirun in an MPI runtime."""
     return any(replicated_job["name"] == LAUNCHER for replicated_job in list_replicated_jobs(spec))
+
+
+def _has_other_work(policy: MLPolicy | None) -> bool:
+    """Say whether trainer steps after the first do other work than it does."""
+    return policy is not None and any((policy.tensorflow, policy.paddle, policy.custom))
 
 
 def _build_mpi_roles(spec: Json | None, policy: MLPolicy | None, num_nodes: int | None) -> dict[str, Step]:
