@@ -33,13 +33,13 @@ from trainwright.api.meta import Json, ObjectKey
 from trainwright.api.runtime import Runtime
 from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.kube.config import load_connection
+from trainwright.cluster.kube.resources import RESOURCES
 from trainwright.cluster.kube.transport import AiohttpTransport
 from trainwright.cluster.observe import RUNTIME_KINDS, PortSource
 from trainwright.errors import NotFound
 from trainwright.manifests.settings import InstallSettings
 from trainwright.manifests.webhook_configurations import build_webhook_configurations
 from trainwright.operator.certificates import Certificates, build_certificates
-from trainwright.operator.installed_objects import KINDS
 from trainwright.operator.serving import CertificateSlot
 from trainwright.operator.webhooks import Webhooks
 
@@ -233,7 +233,7 @@ def send(
 
 def build_url(obj: Json, namespace: str, name: str = "") -> str:
     """The path of the collection of an object of any kind, or of one object in it."""
-    resource = KINDS.get(obj["kind"])
+    resource = RESOURCES.get(obj["kind"])
     assert resource is not None, obj["kind"]
     here = f"/namespaces/{namespace}" if resource.namespaced else ""
     return f"{resource.prefix}{here}/{resource.plural}" + (f"/{quote(name)}" if name else "")

@@ -15,6 +15,7 @@ pytest.importorskip("cryptography", reason="NOT TESTED: needs the extra `operato
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from trainwright.operator.certificate_files import follow_files
 from trainwright.operator.certificates import (
     Certificates,
     build_certificates,
@@ -23,7 +24,6 @@ from trainwright.operator.certificates import (
     list_service_hosts,
     parse_secret,
 )
-from trainwright.operator.certificates_keeper import follow_files
 from trainwright.operator.serving import CertificateSlot
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

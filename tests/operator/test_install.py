@@ -36,8 +36,6 @@ def test_what_is_printed_is_what_would_be_applied(program: Program) -> None:
         (("install", "-n", "Not_A_Name"), "--namespace: "),
         (("install", "--feature-gates", "Nope=true"), "'Nope' is not known"),
         (("install", "--replicas", "0"), "--replicas"),
-        (("install", "--apply"), "no cluster is configured"),
-        (("uninstall",), "no cluster is configured"),
     ],
 )
 def test_wrong_usage_is_told(program: Program, words: tuple[str, ...], said: str) -> None:
@@ -45,6 +43,14 @@ def test_wrong_usage_is_told(program: Program, words: tuple[str, ...], said: str
 
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("words", [("install", "--apply"), ("uninstall",)])
+def test_no_cluster_at_all_is_told(program: Program, words: tuple[str, ...]) -> None:
+    done = program.run(*words)
+
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "no cluster is configured" in done.stderr
 
 
 def test_a_cluster_that_does_not_answer_is_told(program: Program) -> None:

@@ -24,6 +24,7 @@ from trainwright.cluster.kube.transport import Transport
 from trainwright.cluster.observe import RUNTIME_KINDS
 from trainwright.errors import NotFound, UsageError
 from trainwright.operator.cache_source import CacheSource
+from trainwright.operator.certificate_files import follow_files
 from trainwright.operator.configuration import Configuration
 from trainwright.operator.metrics import Metrics
 from trainwright.operator.servers import Server
@@ -64,13 +65,11 @@ class AdmissionServer:
 
     async def keep_certificates(self, transport: Transport, namespace: str) -> None:
         """Keep a good certificate in place until cancelled; `namespace` is the operator's own."""
-        keeper_module = _import_keeper()
         settings = self._configuration.cert_management
         if not settings.enable:
-            await keeper_module.follow_files(
-                self.slot, Path(tempfile.gettempdir()) / CERTIFICATE_FOLDER, self._ready
-            )
+            await follow_files(self.slot, Path(tempfile.gettempdir()) / CERTIFICATE_FOLDER, self._ready)
             return
+        keeper_module = _import_keeper()
         names = keeper_module.CertificateSettings(
             namespace=namespace,
             service_name=settings.webhook_service_name,

@@ -6,7 +6,7 @@
 
 Level-based: whenever one of the objects changes, twice a day, and at the start, what is there is compared
 with what should be. Nothing is read for that: the objects are followed. Where certificates come from outside
-(cert-manager, files) none of this runs, and `follow_files` serves what is there.
+(cert-manager, files) none of this runs (`certificate_files`).
 
 The API server is told of a new CA before anything that it signed is served, and goes on trusting the one
 before, so a renewal is noticed by nobody. Only who empties the Secret gets everything new at once.
@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ssl
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +29,7 @@ from trainwright.api.meta import Json
 from trainwright.cluster.kube.errors import ApiError
 from trainwright.cluster.kube.informer import Backoff
 from trainwright.cluster.kube.requests import build_create
-from trainwright.cluster.kube.resources import RESOURCES, Resource
+from trainwright.cluster.kube.resources import RESOURCES
 from trainwright.cluster.kube.transport import Transport
 from trainwright.errors import AlreadyExists, Conflict, NotFound, TargetUnreachable
 from trainwright.manifests.names import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
@@ -43,30 +42,17 @@ from trainwright.operator.certificates import (
     parse_secret,
 )
 from trainwright.operator.followed_object import Place, build_replace, follow_object
-from trainwright.operator.serving import CertificateSlot, read_certificate_files
+from trainwright.operator.serving import CertificateSlot
 
 log = structlog.get_logger(__name__)
 
 CHECK_SECONDS: Final = 12 * 3600.0
 # Between two renewals of what is there: two replicas whose clocks differ by months would else never stop.
 RENEWAL_PAUSE_SECONDS: Final = 60.0
-FILE_CHECK_SECONDS: Final = 10.0
-DEFAULT_CERTIFICATE_FOLDER: Final = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 (the peer's)
 
-_ADMISSION: Final = "admissionregistration.k8s.io/v1"
 CONFIGURATIONS: Final = (
-    Place(
-        resource=Resource(
-            "MutatingWebhookConfiguration", _ADMISSION, "mutatingwebhookconfigurations", namespaced=False
-        ),
-        name=MUTATING_CONFIGURATION,
-    ),
-    Place(
-        resource=Resource(
-            "ValidatingWebhookConfiguration", _ADMISSION, "validatingwebhookconfigurations", namespaced=False
-        ),
-        name=VALIDATING_CONFIGURATION,
-    ),
+    Place(resource=RESOURCES["MutatingWebhookConfiguration"], name=MUTATING_CONFIGURATION),
+    Place(resource=RESOURCES["ValidatingWebhookConfiguration"], name=VALIDATING_CONFIGURATION),
 )
 
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
@@ -122,9 +108,10 @@ class CertificateKeeper:
         self._wake.set()
 
     async def _follow(self, place: Place) -> None:
-        async for obj in follow_object(self._transport, place):
-            self._seen[place] = obj
-            self._wake.set()
+        async with aclosing(follow_object(self._transport, place)) as states:
+            async for obj in states:
+                self._seen[place] = obj
+                self._wake.set()
 
     async def _keep(self) -> None:
         backoff = Backoff()
@@ -237,29 +224,3 @@ class CertificateKeeper:
     async def _send(self, request: Any) -> Json:
         answer: Mapping[str, Any] = _DECODER.decode(await self._transport.request(request))
         return dict(answer)
-
-
-async def follow_files(
-    slot: CertificateSlot, folder: Path, ready: asyncio.Event, *, pause_seconds: float = FILE_CHECK_SECONDS
-) -> None:
-    """Serve the certificate in `tls.crt` and `tls.key` of a folder, and each one that takes its place.
-
-    Both are replaced at once where they are mounted from a Secret; a pair that does not fit is tried again.
-    """
-    told = ""
-    while True:
-        certificate = read_certificate_files(folder / "tls.crt", folder / "tls.key")
-        problem = f"{folder} holds no tls.crt and tls.key" if certificate is None else ""
-        if certificate is not None and certificate != slot.certificate:
-            try:
-                slot.swap(certificate)
-            except ssl.SSLError as error:
-                problem = f"the certificate in {folder} cannot be served: {error}"
-            else:
-                log.info("serving another certificate", certificate=certificate.fingerprint)
-        if problem and problem != told:
-            log.warning("no certificate", problem=problem)
-        told = problem
-        if slot.certificate is not None:
-            ready.set()
-        await asyncio.sleep(pause_seconds)

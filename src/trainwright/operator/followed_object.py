@@ -7,7 +7,8 @@ waiting until something becomes ready. The server selects by name, which rights 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
@@ -55,10 +56,11 @@ def build_replace(place: Place, obj: Json) -> Request:
     return Request(method="PUT", path=place.path, body=_ENCODER.encode(obj), content_type=JSON)
 
 
-async def follow_object(transport: Transport, place: Place) -> AsyncIterator[Json | None]:
-    """Yield the object as it is now and after every change; None while there is none. Never ends by itself.
+async def follow_object(transport: Transport, place: Place) -> AsyncGenerator[Json | None, None]:
+    """Yield the object as it is now and after every change; None while there is none.
 
-    Interruptions are overcome with pauses that grow; what changed meanwhile is seen after them.
+    Never ends by itself: whoever has seen enough closes it (`contextlib.aclosing`). Interruptions are
+    overcome with pauses that grow; what changed meanwhile is seen after them.
     """
     backoff = Backoff()
     version = ""
@@ -69,12 +71,13 @@ async def follow_object(transport: Transport, place: Place) -> AsyncIterator[Jso
                 version = listed["metadata"]["resourceVersion"]
                 items = listed.get("items") or []
                 yield items[0] if items else None
-            async for event in stream_events(transport, _build_watch(place, version)):
-                obj = _DECODER.decode(event.object)
-                version = obj["metadata"]["resourceVersion"]
-                backoff.reset()
-                if event.type != "BOOKMARK":
-                    yield None if event.type == "DELETED" else obj
+            async with aclosing(stream_events(transport, _build_watch(place, version))) as events:
+                async for event in events:
+                    obj = _DECODER.decode(event.object)
+                    version = obj["metadata"]["resourceVersion"]
+                    backoff.reset()
+                    if event.type != "BOOKMARK":
+                        yield None if event.type == "DELETED" else obj
         except ExpiredError:
             version = ""
         except (ApiError, TargetUnreachable) as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from trainwright import __version__
@@ -137,8 +138,8 @@ async def _retry_while_unknown(transport: Transport, obj: Json) -> Json:
 async def _wait_until_established(transport: Transport, crd: Json) -> None:
     place = find_place(crd)
     try:
-        async with asyncio.timeout(ESTABLISH_SECONDS):
-            async for present in follow_object(transport, place):
+        async with asyncio.timeout(ESTABLISH_SECONDS), aclosing(follow_object(transport, place)) as states:
+            async for present in states:
                 if present is not None and _has_condition(present, "Established"):
                     return
     except TimeoutError as error:
@@ -150,8 +151,8 @@ async def wait_until_ready(transport: Transport, settings: InstallSettings, seco
     place = build_place("Deployment", OPERATOR, settings.namespace)
     last: Json | None = None
     try:
-        async with asyncio.timeout(seconds):
-            async for last in follow_object(transport, place):
+        async with asyncio.timeout(seconds), aclosing(follow_object(transport, place)) as states:
+            async for last in states:
                 if last is not None and _is_ready(last):
                     return
     except TimeoutError as error:

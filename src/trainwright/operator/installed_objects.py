@@ -1,6 +1,7 @@
-"""The kinds of objects that an installation has, and the requests that make and remove them.
+"""The objects that an installation has: where they stand, whose they are, and how they are made and removed.
 
-More kinds than the operator itself works with: who installs it is an administrator, and not the operator.
+Objects are told apart by their whole place, since one installation has many kinds. Who installs is an
+administrator, and not the operator.
 """
 
 from __future__ import annotations
@@ -9,9 +10,15 @@ from typing import Any, Final
 
 import msgspec
 
-from trainwright.api.meta import Json
-from trainwright.cluster.kube.requests import APPLY_PATCH, MERGE_PATCH, Request
-from trainwright.cluster.kube.resources import RESOURCES, Resource
+from trainwright.api.meta import Json, ObjectKey
+from trainwright.cluster.kube.requests import (
+    Request,
+    build_apply,
+    build_delete,
+    build_get,
+    build_merge_patch,
+)
+from trainwright.cluster.kube.resources import RESOURCES
 from trainwright.cluster.kube.transport import Transport
 from trainwright.errors import NotFound
 from trainwright.manifests.names import MANAGED_BY, MANAGED_BY_LABEL
@@ -19,33 +26,12 @@ from trainwright.operator.followed_object import Place
 
 FIELD_MANAGER: Final = "trainwright-install"
 
-_RBAC: Final = "rbac.authorization.k8s.io/v1"
-_ADMISSION: Final = "admissionregistration.k8s.io/v1"
-_MORE: Final = (
-    Resource("ServiceAccount", "v1", "serviceaccounts"),
-    Resource("Deployment", "apps/v1", "deployments"),
-    Resource("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
-    Resource("Role", _RBAC, "roles"),
-    Resource("RoleBinding", _RBAC, "rolebindings"),
-    Resource("ClusterRole", _RBAC, "clusterroles", namespaced=False),
-    Resource("ClusterRoleBinding", _RBAC, "clusterrolebindings", namespaced=False),
-    Resource("MutatingWebhookConfiguration", _ADMISSION, "mutatingwebhookconfigurations", namespaced=False),
-    Resource(
-        "ValidatingWebhookConfiguration", _ADMISSION, "validatingwebhookconfigurations", namespaced=False
-    ),
-    # Only counted, to see whether a namespace is empty.
-    Resource("StatefulSet", "apps/v1", "statefulsets"),
-    Resource("DaemonSet", "apps/v1", "daemonsets"),
-)
-KINDS: Final[dict[str, Resource]] = RESOURCES | {resource.kind: resource for resource in _MORE}
-
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
-_ENCODER: Final = msgspec.json.Encoder()
 
 
 def build_place(kind: str, name: str, namespace: str = "") -> Place:
     """Return where an object of one of the kinds stands."""
-    return Place(resource=KINDS[kind], name=name, namespace=namespace)
+    return Place(resource=RESOURCES[kind], name=name, namespace=namespace)
 
 
 def find_place(obj: Json) -> Place:
@@ -62,7 +48,7 @@ def is_ours(obj: Json) -> bool:
 async def get_object(transport: Transport, place: Place) -> Json | None:
     """Return the object, None where there is none, or no such kind."""
     try:
-        return _decode(await transport.request(Request(method="GET", path=place.path)))
+        return _decode(await transport.request(build_get(_build_key(place))))
     except NotFound:
         return None
 
@@ -74,7 +60,7 @@ async def list_objects(
     query = [("limit", "500")]
     query += [("fieldSelector", fields)] if fields else []
     query += [("labelSelector", labels)] if labels else []
-    path = Place(resource=KINDS[kind], name="", namespace=namespace).collection
+    path = Place(resource=RESOURCES[kind], name="", namespace=namespace).collection
     found: list[Json] = []
     token = ""
     while True:
@@ -91,38 +77,26 @@ async def list_objects(
 
 async def apply_object(transport: Transport, obj: Json) -> Json:
     """Server-side apply; what others own of the object (the CA, certificates) stays theirs."""
-    request = Request(
-        method="PATCH",
-        path=find_place(obj).path,
-        query=(("fieldManager", FIELD_MANAGER), ("force", "true")),
-        body=_ENCODER.encode(obj),
-        content_type=APPLY_PATCH,
-    )
-    return _decode(await transport.request(request))
+    return _decode(await transport.request(build_apply(obj, FIELD_MANAGER, force=True)))
 
 
 async def patch_object(transport: Transport, place: Place, merge: Json) -> None:
     """JSON merge patch."""
-    body = _ENCODER.encode(merge)
-    await transport.request(
-        Request(
-            method="PATCH",
-            path=place.path,
-            query=(("fieldManager", FIELD_MANAGER),),
-            body=body,
-            content_type=MERGE_PATCH,
-        )
-    )
+    request = build_merge_patch(_build_key(place), merge, field_manager=FIELD_MANAGER)
+    await transport.request(request)
 
 
 async def delete_object(transport: Transport, place: Place) -> bool:
     """Delete an object and what it owns; say whether it was there."""
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     try:
-        await transport.request(Request(method="DELETE", path=place.path, body=_ENCODER.encode(options)))
+        await transport.request(build_delete(_build_key(place)))
     except NotFound:
         return False
     return True
+
+
+def _build_key(place: Place) -> ObjectKey:
+    return ObjectKey(place.resource.kind, place.namespace, place.name)
 
 
 def _decode(body: bytes) -> Json:

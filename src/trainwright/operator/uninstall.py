@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -200,8 +201,8 @@ async def _release_objects(transport: Transport, crd: Place) -> None:
 
 async def _wait_until_gone(transport: Transport, place: Place) -> None:
     try:
-        async with asyncio.timeout(GONE_SECONDS):
-            async for present in follow_object(transport, place):
+        async with asyncio.timeout(GONE_SECONDS), aclosing(follow_object(transport, place)) as states:
+            async for present in states:
                 if present is None:
                     return
     except TimeoutError as error:

@@ -43,7 +43,7 @@ def test_a_server_that_is_down_is_not_reachable(program):
 
 def test_without_a_kubeconfig_it_is_said_where_one_is_looked_for(program, tmp_path):
     done = program.run("list", "--on", "kubernetes", environment={"HOME": str(tmp_path)})
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (4, "")
     assert "set KUBECONFIG, or create ~/.kube/config" in done.stderr
 
 

@@ -6,7 +6,7 @@ It stands at the edge of the process, in place of the network: everything behind
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
@@ -25,6 +25,8 @@ PLURALS = {
     "Pod": "pods",
     "ConfigMap": "configmaps",
     "Event": "events",
+    "Workload": "workloads",
+    "PodGroup": "podgroups",
 }
 KINDS = {plural: kind for kind, plural in PLURALS.items()}
 
@@ -103,7 +105,7 @@ class ScriptedServer:
             return msgspec.json.encode(self.put(merge_patch(self.objects[key], body)))
         return msgspec.json.encode(self.objects[key])
 
-    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncIterator[bytes]:
+    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncGenerator[bytes, None]:
         plural = find_plural(request.path)
         self.queries[plural] = dict(request.query)
         queue: asyncio.Queue[bytes] = asyncio.Queue()

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from trainwright.cluster.kube.config import Connection, ExecPlugin, load_connection, load_in_cluster
-from trainwright.errors import UsageError
+from trainwright.errors import TargetUnreachable, UsageError
 
 BASE = f"""
 current-context: dev
@@ -106,8 +106,13 @@ def test_a_wrong_kubeconfig_says_what_is_wrong(tmp_path, text, said):
 
 
 def test_without_any_configuration_it_says_where_one_is_expected(tmp_path):
-    with pytest.raises(UsageError, match="set KUBECONFIG"):
+    with pytest.raises(TargetUnreachable, match="set KUBECONFIG"):
         load_connection({}, tmp_path)
+
+
+def test_a_kubeconfig_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(TargetUnreachable, match=r"KUBECONFIG names .*/gone, which does not exist"):
+        load_connection({"KUBECONFIG": str(tmp_path / "gone")}, tmp_path)
 
 
 def test_a_pod_uses_its_service_account(tmp_path):

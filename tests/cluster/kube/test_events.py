@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 
 import msgspec
@@ -39,7 +39,7 @@ class Server:
             self.events[name] |= msgspec.json.decode(request.body or b"")
         return msgspec.json.encode(self.events[name])
 
-    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncIterator[bytes]:
+    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncGenerator[bytes, None]:
         raise NotImplementedError
         yield b""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -21,7 +21,7 @@ class Server:
         self.sent.append((find_plural(request.path), asyncio.get_running_loop().time()))
         return b"{}"
 
-    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncIterator[bytes]:
+    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncGenerator[bytes, None]:
         yield b"{}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 import pytest
@@ -47,7 +47,7 @@ class Server:
         self.requests.append(request.target)
         return msgspec.json.encode(self.pages.pop(0))
 
-    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncIterator[bytes]:
+    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncGenerator[bytes, None]:
         self.streams.append((dict(request.query), asyncio.get_running_loop().time()))
         if not self.scripts:
             await asyncio.Event().wait()

@@ -160,11 +160,11 @@ class ContainerLog:
             since_time=self._cursor.resume(),
         )
         lines = StampedLines()
-        pieces = self._transport.stream(request, SILENCE_SECONDS)
-        async for piece in pieces:
-            for line in lines.feed(piece):
-                if (text := self._take(line)) is not None:
-                    yield text
+        async with aclosing(self._transport.stream(request, SILENCE_SECONDS)) as pieces:
+            async for piece in pieces:
+                for line in lines.feed(piece):
+                    if (text := self._take(line)) is not None:
+                        yield text
         if not follow and (rest := lines.finish()) and (text := self._take(rest)) is not None:
             yield text
 

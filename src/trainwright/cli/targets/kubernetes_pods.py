@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import cast
 
 import msgspec
 
@@ -17,7 +16,7 @@ from trainwright.api.meta import ObjectKey, ObjectMeta, is_controlled_by
 from trainwright.cluster.kube.errors import ExpiredError, is_retryable
 from trainwright.cluster.kube.requests import build_watch
 from trainwright.cluster.kube.transport import Transport
-from trainwright.cluster.kube.watch import WatchEvent, stream_events
+from trainwright.cluster.kube.watch import stream_events
 from trainwright.cluster.port import Cluster
 from trainwright.errors import Forbidden, NotFound
 
@@ -60,8 +59,7 @@ class PodReader:
             try:
                 while True:
                     request = build_watch("Pod", meta.namespace, version, labels={JOBSET_NAME: meta.name})
-                    stream = cast("AsyncGenerator[WatchEvent, None]", stream_events(self._transport, request))
-                    async with aclosing(stream) as events:
+                    async with aclosing(stream_events(self._transport, request)) as events:
                         async for event in events:
                             body = _DECODER.decode(event.object)
                             pod = parse_object({"apiVersion": "v1", "kind": "Pod", **body}, Pod)

@@ -7,7 +7,8 @@ jobs: who may not do what, that the operator is not installed, whose fields thos
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from trainwright.api.constants import GROUP
 from trainwright.cli.targets import FieldsOfOthers
@@ -50,11 +51,12 @@ class ExplainingTransport:
         except ApiError as error:
             raise self._explain(request, error) from error
 
-    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncIterator[bytes]:
+    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncGenerator[bytes, None]:
         """Yield the body in the pieces that arrive."""
         try:
-            async for piece in self._transport.stream(request, inactivity_seconds):
-                yield piece
+            async with aclosing(self._transport.stream(request, inactivity_seconds)) as pieces:
+                async for piece in pieces:
+                    yield piece
         except ApiError as error:
             raise self._explain(request, error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 
 import msgspec
 
@@ -61,7 +62,11 @@ class KubeCluster:
     async def watch(
         self, kinds: Sequence[str], namespace: str | None, resource_version: str
     ) -> AsyncIterator[Change]:
-        """Yield changes of several kinds, each kind's in order, until the caller stops. Raises Expired."""
+        """Yield changes of several kinds, each kind's in order, until the caller stops. Raises Expired.
+
+        A server that just started, or that just learned of one of the kinds, may not know that kind's history
+        back to a version that came with another kind: it is Expired, and the next list brings a newer one.
+        """
         changes: asyncio.Queue[Change | Exception] = asyncio.Queue(maxsize=100)
         # No task group: a generator may be driven by one task and closed by another, and what it raises
         # must reach the caller as it is.
@@ -124,11 +129,12 @@ class KubeCluster:
         try:
             while True:
                 request = build_watch(kind, namespace, resource_version)
-                async for event in stream_events(self._transport, request):
-                    obj = _decode(event.object)
-                    resource_version = obj["metadata"]["resourceVersion"]
-                    if event.type != "BOOKMARK":
-                        await changes.put(_build_change(event, obj))
+                async with aclosing(stream_events(self._transport, request)) as events:
+                    async for event in events:
+                        obj = _decode(event.object)
+                        resource_version = obj["metadata"]["resourceVersion"]
+                        if event.type != "BOOKMARK":
+                            await changes.put(_build_change(event, obj))
         except ExpiredError as error:
             await changes.put(Expired(str(error)))
         except Exception as error:  # noqa: BLE001 (handed to the task that reads the queue)

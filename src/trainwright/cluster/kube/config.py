@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from trainwright.errors import UsageError
+from trainwright.errors import TargetUnreachable, UsageError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -58,16 +58,21 @@ def load_connection(environment: Mapping[str, str], home: Path, context: str | N
     """Return the connection that kubectl would use.
 
     KUBECONFIG (several files are merged, the first to set a value wins), else the pod's service account, else
-    ~/.kube/config. Raises UsageError that names the file and what is wrong in it.
+    ~/.kube/config. Raises TargetUnreachable where there is none of these: the command may be right, there is
+    nothing to send it to; UsageError, which names the file, where something in one is wrong.
     """
     if named := environment.get("KUBECONFIG"):
         files = [Path(part).expanduser() for part in named.split(":") if part]
+        if not any(path.exists() for path in files):
+            raise TargetUnreachable(
+                f"no cluster is configured: KUBECONFIG names {named}, which does not exist"
+            )
         return parse_kubeconfig([(path, _read(path)) for path in files if path.exists()], context)
     if context is None and "KUBERNETES_SERVICE_HOST" in environment and (SERVICE_ACCOUNT / "token").exists():
         return load_in_cluster(environment, SERVICE_ACCOUNT)
     default = home / ".kube" / "config"
     if not default.exists():
-        raise UsageError(
+        raise TargetUnreachable(
             "no cluster is configured: set KUBECONFIG, or create ~/.kube/config, or run inside a pod"
         )
     return parse_kubeconfig([(default, _read(default))], context)

@@ -7,7 +7,7 @@ A limit that a configuration names is kept, per resource kind, as the peer's cli
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from trainwright.cluster.kube.requests import Request, find_plural
 from trainwright.cluster.kube.transport import Transport
@@ -62,6 +62,6 @@ class LimitedTransport:
             await asyncio.sleep(pause)
         return await self._transport.request(request)
 
-    def stream(self, request: Request, inactivity_seconds: float) -> AsyncIterator[bytes]:
+    def stream(self, request: Request, inactivity_seconds: float) -> AsyncGenerator[bytes, None]:
         """Yield the body in the pieces that arrive."""
         return self._transport.stream(request, inactivity_seconds)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from typing import Generic, TypeVar
 
 import msgspec
@@ -140,20 +141,21 @@ class Informer(Generic[T]):
         objects: dict[StoreKey, T] | None = {}
         chosen = self._selection
         request = build_watch_list(self.kind, chosen.namespace, labels=chosen.labels, fields=chosen.fields)
-        async for event in stream_events(self._transport, request):
-            if objects is None:
-                self._resource_version = self._take_in(event)
-            elif event.type == "BOOKMARK":
-                meta = _BOOKMARK_DECODER.decode(event.object).metadata
-                if (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
-                    self._replace(list(objects.values()), meta.resource_version or "")
-                    objects = None
-            elif (obj := self._decode(event.object)) is None:
-                continue
-            elif event.type == "DELETED":
-                objects.pop(store_key(obj), None)
-            else:
-                objects[store_key(obj)] = obj
+        async with aclosing(stream_events(self._transport, request)) as events:
+            async for event in events:
+                if objects is None:
+                    self._resource_version = self._take_in(event)
+                elif event.type == "BOOKMARK":
+                    meta = _BOOKMARK_DECODER.decode(event.object).metadata
+                    if (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+                        self._replace(list(objects.values()), meta.resource_version or "")
+                        objects = None
+                elif (obj := self._decode(event.object)) is None:
+                    continue
+                elif event.type == "DELETED":
+                    objects.pop(store_key(obj), None)
+                else:
+                    objects[store_key(obj)] = obj
         if objects is not None:
             raise TargetUnreachable(f"the server closed the list of {self.kind} objects before its end")
 
@@ -182,8 +184,9 @@ class Informer(Generic[T]):
         request = build_watch(
             self.kind, chosen.namespace, self._resource_version, labels=chosen.labels, fields=chosen.fields
         )
-        async for event in stream_events(self._transport, request):
-            self._resource_version = self._take_in(event)
+        async with aclosing(stream_events(self._transport, request)) as events:
+            async for event in events:
+                self._resource_version = self._take_in(event)
 
     def _take_in(self, event: WatchEvent) -> str:
         """Apply one event and return the resource version up to which the store is now current."""

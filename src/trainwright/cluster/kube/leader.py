@@ -116,11 +116,12 @@ class LeaderElection:
         )
         while True:
             try:
-                async for event in stream_events(self._transport, request):
-                    if event.type == "BOOKMARK":
-                        continue
-                    if event.type == "DELETED" or not _DECODER.decode(event.object).spec.holder_identity:
-                        released.set()
+                async with contextlib.aclosing(stream_events(self._transport, request)) as events:
+                    async for event in events:
+                        if event.type == "BOOKMARK":
+                            continue
+                        if event.type == "DELETED" or not _DECODER.decode(event.object).spec.holder_identity:
+                            released.set()
             except Forbidden:
                 return
             except (ApiError, TargetUnreachable) as error:

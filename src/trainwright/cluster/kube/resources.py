@@ -1,4 +1,8 @@
-"""Which URL each kind has. A table, not discovery: we send only what we know (spec 01 and 02)."""
+"""Which URL each kind has. A table, not discovery: we send only what we know (spec 01 and 02).
+
+The one table for the operator, the command line and the installation. A kind in it says nothing about rights:
+those of the operator are in `manifests.access`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,9 @@ from trainwright.api.constants import (
     TRAIN_JOB,
     TRAINING_RUNTIME,
 )
+
+_RBAC = "rbac.authorization.k8s.io/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -46,6 +53,19 @@ _RESOURCES = (
     Resource("SubjectAccessReview", "authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False),
     Resource(
         "CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False
+    ),
+    Resource("ServiceAccount", "v1", "serviceaccounts"),
+    Resource("Deployment", "apps/v1", "deployments"),
+    Resource("StatefulSet", "apps/v1", "statefulsets"),
+    Resource("DaemonSet", "apps/v1", "daemonsets"),
+    Resource("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
+    Resource("Role", _RBAC, "roles"),
+    Resource("RoleBinding", _RBAC, "rolebindings"),
+    Resource("ClusterRole", _RBAC, "clusterroles", namespaced=False),
+    Resource("ClusterRoleBinding", _RBAC, "clusterrolebindings", namespaced=False),
+    Resource("MutatingWebhookConfiguration", _ADMISSION, "mutatingwebhookconfigurations", namespaced=False),
+    Resource(
+        "ValidatingWebhookConfiguration", _ADMISSION, "validatingwebhookconfigurations", namespaced=False
     ),
 )
 

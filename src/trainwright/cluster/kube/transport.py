@@ -1,7 +1,8 @@
 """Sends requests. Two methods; what is sent is a value (`requests.py`), what comes back is bytes.
 
-Retries live here and only for what the server itself asks to repeat: 429 with Retry-After, and one repetition
-with fresh credentials after a 401. Everything else is the caller's decision (work queue, watch loop).
+Retries live here and only for what the server itself asks to repeat: 429 with Retry-After, for plain requests
+and streams alike, and one repetition with fresh credentials after a 401. Everything else is the caller's
+decision (work queue, watch loop).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,8 +40,11 @@ class Transport(Protocol):
         """Return the body of the answer. Raises ApiError, TargetUnreachable."""
         ...
 
-    def stream(self, request: Request, inactivity_seconds: float) -> AsyncIterator[bytes]:
-        """Yield the body in the pieces that arrive; TargetUnreachable after so long without any."""
+    def stream(self, request: Request, inactivity_seconds: float) -> AsyncGenerator[bytes, None]:
+        """Yield the body in the pieces that arrive; TargetUnreachable after so long without any.
+
+        Whoever stops before the end closes it (`contextlib.aclosing`), and with it the connection.
+        """
         ...
 
 
@@ -76,53 +80,64 @@ class AiohttpTransport:
 
     async def request(self, request: Request) -> bytes:
         """Return the body of the answer. Raises ApiError, TargetUnreachable."""
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return await self._request_once(request)
-            except TooManyRequestsError as error:
-                if attempt >= MAX_THROTTLED_ATTEMPTS:
-                    raise
-                # Priority and fairness names the pause; a proxy without Retry-After gets a second.
-                await asyncio.sleep(error.retry_after if error.retry_after is not None else 1.0)
-
-    async def _request_once(self, request: Request) -> bytes:
         limits = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS)
         async with self._answer(request, limits) as answer:
             return await answer.read()
 
-    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncIterator[bytes]:
+    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncGenerator[bytes, None]:
         """Yield the body in the pieces that arrive; TargetUnreachable after so long without any."""
         limits = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=inactivity_seconds
         )
         async with self._answer(request, limits) as answer:
-            async for piece in answer.content.iter_any():
-                yield piece
+            try:
+                async for piece in answer.content.iter_any():
+                    yield piece
+            finally:
+                _abort_unfinished(answer)
 
     @asynccontextmanager
     async def _answer(
         self, request: Request, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send, with fresh credentials once more after a 401; HTTP errors become ours."""
-        credential = await self._credentials.get_credential()
+        """Send until the server lets it in; HTTP errors become ours."""
         try:
-            try:
-                answer = await self._send(request, credential, limits)
-            except UnauthorizedError:
-                self._credentials.expire(credential)
-                renewed = await self._credentials.get_credential()
-                if renewed == credential:
-                    raise
-                answer = await self._send(request, renewed, limits)
-            async with answer:
+            async with await self._send_until_admitted(request, limits) as answer:
                 yield answer
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             said = str(error) or type(error).__name__
             raise TargetUnreachable(
                 f"the API server {self._connection.server} does not answer: {said}"
             ) from error
+
+    async def _send_until_admitted(
+        self, request: Request, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """Send, and again after each pause that the server asks for."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._send_with_credential(request, limits)
+            except TooManyRequestsError as error:
+                if attempt >= MAX_THROTTLED_ATTEMPTS:
+                    raise
+                # Priority and fairness names the pause; a proxy without Retry-After gets a second.
+                await asyncio.sleep(error.retry_after if error.retry_after is not None else 1.0)
+
+    async def _send_with_credential(
+        self, request: Request, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """Send, with fresh credentials once more after a 401."""
+        credential = await self._credentials.get_credential()
+        try:
+            return await self._send(request, credential, limits)
+        except UnauthorizedError:
+            self._credentials.expire(credential)
+            renewed = await self._credentials.get_credential()
+            if renewed == credential:
+                raise
+            return await self._send(request, renewed, limits)
 
     async def _send(
         self, request: Request, credential: Credential, limits: aiohttp.ClientTimeout
@@ -181,6 +196,16 @@ def build_ssl_context(connection: Connection, credential: Credential) -> ssl.SSL
             path.write_bytes(credential.client_certificate_pem + b"\n" + credential.client_key_pem)
             context.load_cert_chain(path)
     return context
+
+
+def _abort_unfinished(answer: aiohttp.ClientResponse) -> None:
+    """End the connection of an answer that is given up before its end, at once.
+
+    An orderly end of TLS would wait up to 30 s for the word of a server that goes on sending.
+    """
+    transport = answer.connection.transport if answer.connection is not None else None
+    if isinstance(transport, asyncio.Transport):
+        transport.abort()
 
 
 def _build_url(server: str, request: Request) -> URL:

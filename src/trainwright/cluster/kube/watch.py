@@ -6,7 +6,8 @@ resource version. An ERROR event becomes the exception it stands for, ExpiredErr
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Literal
 
 import msgspec
@@ -33,31 +34,36 @@ _DECODER = msgspec.json.Decoder(WatchEvent)
 _STATUS_DECODER = msgspec.json.Decoder(Status)
 
 
-async def stream_events(transport: Transport, request: Request) -> AsyncIterator[WatchEvent]:
-    """Yield the events of one watch until the server closes it. Raises ApiError, TargetUnreachable."""
-    async for line in split_lines(transport.stream(request, INACTIVITY_SECONDS)):
-        event = _DECODER.decode(line)
-        if event.type == "ERROR":
-            raise build_error(_STATUS_DECODER.decode(event.object))
-        yield event
+async def stream_events(transport: Transport, request: Request) -> AsyncGenerator[WatchEvent, None]:
+    """Yield the events of one watch until the server closes it. Raises ApiError, TargetUnreachable.
+
+    Whoever stops before that closes it (`contextlib.aclosing`), and with it the connection.
+    """
+    async with aclosing(split_lines(transport.stream(request, INACTIVITY_SECONDS))) as lines:
+        async for line in lines:
+            event = _DECODER.decode(line)
+            if event.type == "ERROR":
+                raise build_error(_STATUS_DECODER.decode(event.object))
+            yield event
 
 
-async def split_lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def split_lines(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """Yield non-empty lines without their ends; the last one may lack its end.
 
     A line that spans many pieces is joined once, when it is complete, so that an object of several MB costs
     linear time.
     """
     parts: list[bytes] = []
-    async for piece in pieces:
-        *complete, rest = piece.split(b"\n")
-        for line in complete:
-            parts.append(line)
-            joined = b"".join(parts)
-            parts = []
-            if joined.strip():
-                yield joined
-        if rest:
-            parts.append(rest)
+    async with aclosing(pieces):
+        async for piece in pieces:
+            *complete, rest = piece.split(b"\n")
+            for line in complete:
+                parts.append(line)
+                joined = b"".join(parts)
+                parts = []
+                if joined.strip():
+                    yield joined
+            if rest:
+                parts.append(rest)
     if last := b"".join(parts).strip():
         yield last
