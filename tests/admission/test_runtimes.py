@@ -93,7 +93,8 @@ INVALID: dict[str, tuple[MLPolicy | None, Json, list[str]]] = {
         {},
         [
             "spec.mlPolicy.mpi.numProcPerNode: must be at least 1, is 0",
-            'spec.mlPolicy.mpi.mpiImplementation: "OpenMP" is not supported; use OpenMPI or ""; did you mean OpenMPI?',
+            'spec.mlPolicy.mpi.mpiImplementation: "OpenMP" is not supported; use OpenMPI, Intel, MPICH or ""; '
+            "did you mean OpenMPI?",
         ],
     ),
 }
@@ -318,9 +319,9 @@ def test_what_its_author_should_know_is_a_warning(case: tuple[list[Json], Json, 
 
 
 def test_a_framework_that_is_not_supported_yet_is_a_warning() -> None:
-    [warning] = validate(policy=MLPolicy(mpi=MPIPolicy())).warnings
+    [warning] = validate(policy=MLPolicy(flux=FluxPolicy())).warnings
 
-    assert warning.startswith("spec.mlPolicy: framework mpi is not supported by this version")
+    assert warning.startswith("spec.mlPolicy: framework flux is not supported by this version")
 
 
 def test_nothing_about_a_runtime_is_immutable() -> None:

@@ -25,7 +25,7 @@ from trainwright.admission import Verdict, default_train_job, validate_train_job
 from trainwright.api.constants import ANCESTOR_LABEL
 from trainwright.api.meta import Json, ObjectMeta
 from trainwright.api.pod import ResourceRequirements
-from trainwright.api.runtime import ClusterTrainingRuntime, MLPolicy, MPIPolicy, Runtime, TrainingRuntime
+from trainwright.api.runtime import ClusterTrainingRuntime, FluxPolicy, MLPolicy, Runtime, TrainingRuntime
 from trainwright.api.trainjob import (
     Initializer,
     InitializerSource,
@@ -254,10 +254,10 @@ def test_a_deprecated_runtime_is_a_warning(kind: Any) -> None:
 
 
 def test_a_framework_that_is_not_supported_is_denied() -> None:
-    verdict = validate(train_job(), runtime(runtime_spec(policy=MLPolicy(mpi=MPIPolicy()))))
+    verdict = validate(train_job(), runtime(runtime_spec(policy=MLPolicy(flux=FluxPolicy()))))
 
     assert [error.path for error in verdict.denied] == ["spec.runtimeRef"]
-    assert "framework mpi is not supported" in verdict.denied[0].detail
+    assert "framework flux is not supported" in verdict.denied[0].detail
 
 
 def test_what_frameworks_have_to_say_is_part_of_the_verdict() -> None:

@@ -21,9 +21,9 @@ from trainwright.api.runtime import (
     ClusterTrainingRuntime,
     EnvInjection,
     EnvInjectionTarget,
+    FluxPolicy,
     JobSetTemplate,
     MLPolicy,
-    MPIPolicy,
     RuntimeSpec,
     TorchPolicy,
 )
@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[TrainJob, RuntimeSpec, str, list[str]]] = {
     ),
     "a framework that is not there": (
         train_job(),
-        runtime_spec(policy=MLPolicy(mpi=MPIPolicy())),
+        runtime_spec(policy=MLPolicy(flux=FluxPolicy())),
         JOB,
         ["spec.runtimeRef"],
     ),

@@ -42,6 +42,7 @@ from trainwright.template.replicated_jobs import (
     get_pod_spec,
     list_replicated_jobs,
 )
+from trainwright.template.steps import list_steps
 
 JOB_SET_PATH: Final = "spec.template.spec"
 DEPRECATION_POLICY: Final = (
@@ -73,7 +74,7 @@ def validate_runtime(runtime: Runtime, old: Runtime | None = None) -> Verdict:  
     invalid += find_job_set_schema_errors(job_set, JOB_SET_PATH)
     denied = [
         *_check_policy(policy),
-        *_check_steps(job_set),
+        *_check_steps(job_set, policy),
         *find_job_set_errors(job_set, JOB_SET_PATH),
         *_check_job_templates(job_set),
     ]
@@ -127,25 +128,28 @@ def _check_policy(policy: MLPolicy | None) -> Iterator[FieldError]:
         )
 
 
-def _check_steps(job_set: Json) -> Iterator[FieldError]:
+def _check_steps(job_set: Json, policy: MLPolicy | None) -> Iterator[FieldError]:
     """Check the replicated jobs that carry the settings of TrainJobs."""
     replicated_jobs = list_replicated_jobs(job_set)
     if not replicated_jobs:
         detail = f"a runtime needs a replicated job with the label {ANCESTOR_LABEL}: {ANCESTOR_TRAINER}"
         yield refuse(f"{JOB_SET_PATH}.replicatedJobs", Rule.REQUIRED, detail)
         return
-    for i, replicated_job in enumerate(replicated_jobs):
-        container = ANCESTOR_CONTAINERS.get(get_ancestor(replicated_job) or "")
+    steps = list_steps(job_set, policy)
+    for i, (replicated_job, step) in enumerate(zip(replicated_jobs, steps, strict=True)):
+        known = ANCESTOR_CONTAINERS.get(get_ancestor(replicated_job) or "")
+        container = NODE if step.trains else known
         if container is None:
             continue
         place = f"{JOB_SET_PATH}.replicatedJobs[{i}]"
-        if (replicas := replicated_job.get("replicas", 1)) != 1:
+        replicas = replicated_job.get("replicas", 1)
+        if replicas != 1 and (known is not None or step.runs_command):
             detail = "must be 1 for a step of a TrainJob; mlPolicy.numNodes says how many pods it has"
             yield refuse(f"{place}.replicas", Rule.INVALID, detail, replicas)
         if find_named(get_pod_spec(replicated_job).get("containers"), container) is None:
             detail = f"must have a container {container!r}, which a TrainJob's settings go to"
             yield refuse(f"{place}.template.spec.template.spec.containers", Rule.INVALID, detail)
-    if all(get_ancestor(replicated_job) != ANCESTOR_TRAINER for replicated_job in replicated_jobs):
+    if not any(step.runs_command for step in steps):
         detail = (
             f"no replicated job has the label {ANCESTOR_LABEL}: {ANCESTOR_TRAINER} in its "
             "template.metadata.labels, so spec.trainer of a TrainJob would have no effect"

@@ -72,7 +72,9 @@ class MPIPolicy(ApiStruct, frozen=True, kw_only=True):
     """The job is started by mpirun. Defaults: 1 process, OpenMPI, /root/.ssh, launcher apart."""
 
     num_proc_per_node: Annotated[PositiveInt32, default(1)] | None = None
-    mpi_implementation: Annotated[str, one_of("OpenMPI", "", default="OpenMPI")] | None = None
+    mpi_implementation: Annotated[str, one_of("OpenMPI", "Intel", "MPICH", "", default="OpenMPI")] | None = (
+        None
+    )
     ssh_auth_mount_path: Annotated[str, Meta(max_length=4096), default("/root/.ssh")] | None = None
     run_launcher_as_node: Annotated[bool, default(False)] | None = None
 

@@ -13,6 +13,7 @@ from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks.choice import CUSTOM, list_shipped_choices
 from trainwright.frameworks.contract import Framework
 from trainwright.frameworks.jax import JAX
+from trainwright.frameworks.mpi import MPI
 from trainwright.frameworks.paddle import Paddle
 from trainwright.frameworks.plain import Plain
 from trainwright.frameworks.tensorflow import TensorFlow
@@ -23,6 +24,7 @@ from trainwright.template.layout import JobLayout
 FRAMEWORKS: Final[tuple[Framework, ...]] = (
     Plain(),
     Torch(),
+    MPI(),
     JAX(),
     XGBoost(),
     TensorFlow(),

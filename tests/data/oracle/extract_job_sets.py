@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PREFIXES = ("init-", "jax-", "life-", "patch-", "plain-", "torch-", "tune-", "xgboost-")
+PREFIXES = ("init-", "jax-", "life-", "mpi-", "patch-", "plain-", "torch-", "tune-", "xgboost-")
 # Jobs that the peer renders and we refuse, and why.
 LEFT_OUT = {
     "jax-user-env": "variables that tell a process who it is are reserved",
-    "life-children-deleted": "mpi is not there yet",
+    "mpi-other-container": "its containers would get neither keys nor hosts",
     "tune-runtime-nodes": "its model cannot be trained on two nodes",
 }
 
