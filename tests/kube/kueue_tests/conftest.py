@@ -14,7 +14,7 @@ from kube.control_plane import ControlPlane
 from kube.installing import install_our_crds
 from kube.kueue import OPERATOR_ACCOUNT, WITH_KUEUE, Kueue, KueueUnavailable
 from kube.kueue_tests.queues import Queues
-from kube.kwok import SimulatedNodes
+from kube.kwok import CAPACITY, SimulatedNodes
 from kube.operating import People, Running, operating
 from trainwright.cluster.kube.config import Connection, load_connection
 from trainwright.cluster.kube.transport import AiohttpTransport
@@ -85,8 +85,9 @@ def crds(control_plane: ControlPlane) -> None:
 def nodes(control_plane: ControlPlane) -> Iterator[SimulatedNodes]:
     """Two machines in the pool `blue`, and one in the pool `green`, whose taint has to be tolerated."""
     with SimulatedNodes(control_plane) as nodes:
-        nodes.add(["blue-0", "blue-1"], labels={"pool": "blue"})
-        nodes.add(["green-0"], labels={"pool": "green"})
+        capacity = {**CAPACITY, "nvidia.com/gpu": "64"}
+        nodes.add(["blue-0", "blue-1"], capacity, {"pool": "blue"})
+        nodes.add(["green-0"], capacity, {"pool": "green"})
         taint = {"key": "pool", "value": "green", "effect": "NoSchedule"}
         control_plane.call(
             "PATCH",

@@ -65,10 +65,21 @@ async def watching_pods(people: People) -> AsyncIterator[SeenPods]:
 
 
 def sum_requests(pod_spec: Json) -> dict[str, Fraction]:
-    """What a pod asks for, by resource; a limit is a request where there is none."""
+    """What a pod asks for: its containers and sidecars together, or the largest init container."""
+    init = pod_spec.get("initContainers") or []
+    sidecars = [container for container in init if container.get("restartPolicy") == "Always"]
     total: dict[str, Fraction] = {}
-    for container in pod_spec["containers"]:
-        resources = container.get("resources") or {}
-        for resource, amount in {**resources.get("limits", {}), **resources.get("requests", {})}.items():
-            total[resource] = total.get(resource, Fraction(0)) + parse_quantity(amount).exact()
+    for container in (*pod_spec["containers"], *sidecars):
+        for resource, amount in list_requests(container).items():
+            total[resource] = total.get(resource, Fraction(0)) + amount
+    for container in init:
+        for resource, amount in list_requests(container).items():
+            total[resource] = max(total.get(resource, Fraction(0)), amount)
     return total
+
+
+def list_requests(container: Json) -> dict[str, Fraction]:
+    """What a container asks for; a limit is a request where there is none."""
+    resources = container.get("resources") or {}
+    amounts = {**resources.get("limits", {}), **resources.get("requests", {})}
+    return {resource: parse_quantity(amount).exact() for resource, amount in amounts.items()}

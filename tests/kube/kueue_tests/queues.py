@@ -25,6 +25,7 @@ from trainwright.cluster.kube.transport import AiohttpTransport
 from trainwright.errors import NotFound
 
 QUEUE = "q"
+ONE_CPU: Json = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
 GREEN = {"key": "pool", "value": "green", "effect": "NoSchedule"}
 # What the machines of a flavor need of a pod.
 FLAVORS: Mapping[str, Json] = {
@@ -90,10 +91,10 @@ class Queues:
     def priority(self, name: str) -> str:
         return f"{self.namespace}-{name}"
 
-    def job(self, name: str = "demo", priority: str | None = None, cpu: str = "1", **spec: Any) -> Json:
-        """A TrainJob of the runtime `plain` for the queue; each node asks for so much."""
+    def job(self, name: str = "demo", priority: str | None = None, **spec: Any) -> Json:
+        """A TrainJob of the runtime `plain` for the queue; each node asks for a CPU."""
         labels = {QUEUE_LABEL: QUEUE, **({PRIORITY_LABEL: self.priority(priority)} if priority else {})}
-        trainer = {"resourcesPerNode": {"requests": {"cpu": cpu}}, **spec.pop("trainer", {})}
+        trainer = {**ONE_CPU, **spec.pop("trainer", {})}
         return train_job(name, metadata={"labels": labels}, trainer=trainer, **spec)
 
     # -- Workloads ---------------------------------------------------------------------------------------
