@@ -4,6 +4,7 @@
       UsageError           (2)   wrong words on the command line
       InvalidObject        (2)   one or more field errors
       NotFound             (3)   no such object
+        KindNotServed      (3)   the target does not know objects of this kind at all
       AlreadyExists        (2)   an object of that name is there
       Conflict             (1)   somebody else changed the object meanwhile
       Forbidden            (1)   the target refuses the request
@@ -55,6 +56,16 @@ class NotFound(UserError):
         self.kind = kind
         self.name = name
         super().__init__(f"{kind} {name!r} does not exist" + (f"; {hint}" if hint else ""))
+
+
+class KindNotServed(NotFound):
+    """The target does not know this kind: what brings it is not installed, or has another version."""
+
+    def __init__(self, kind: str, api_version: str) -> None:
+        self.kind = kind
+        self.name = ""
+        self.api_version = api_version
+        UserError.__init__(self, f"{kind} of {api_version} is not known here: nobody has installed it")
 
 
 class AlreadyExists(UserError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from control.builders import runtime, train_job
 from control.lives import start
@@ -12,6 +13,9 @@ from control.world import JOB, NOW, World, refuse_kind
 from trainwright.api.meta import ObjectKey
 from trainwright.control import Refusal, Seen, decide
 from trainwright.control.actions import Apply, Emit, PatchStatus, RequeueAfter
+from trainwright.control.hints import HINTS
+from trainwright.control.problem import build_refusal_problem
+from trainwright.control.seen import KIND_NOT_SERVED
 from trainwright.render import render_job_set
 
 JOB_SET_KEY = ObjectKey("JobSet", "ns", JOB)
@@ -47,3 +51,27 @@ def test_a_long_refusal_is_cut_and_a_reason_that_is_no_word_replaced() -> None:
     [condition] = patch.status.conditions or ()
     assert condition.reason == "Refused"
     assert len(condition.message) == 1004
+
+
+@pytest.mark.parametrize(
+    ("api_version", "reason"),
+    [
+        ("scheduling.x-k8s.io/v1alpha1", "CoschedulingNotInstalled"),
+        ("scheduling.volcano.sh/v1beta1", "VolcanoNotInstalled"),
+        ("scheduling.k8s.io/v1alpha2", "NativeGangsNotServed"),
+        ("jobset.x-k8s.io/v1alpha2", "JobSetNotInstalled"),
+        ("example.com/v1", "KindNotServed"),
+    ],
+)
+def test_a_kind_that_is_not_served_names_what_is_not_installed(api_version: str, reason: str) -> None:
+    refusal = Refusal(
+        key=ObjectKey("PodGroup", "ns", JOB),
+        reason=KIND_NOT_SERVED,
+        message=f"PodGroup of {api_version} is not known here",
+        since=NOW,
+        api_version=api_version,
+    )
+    problem = build_refusal_problem(refusal)
+    assert problem.reason == reason
+    assert problem.message == f"PodGroup ns/demo: PodGroup of {api_version} is not known here"
+    assert reason in HINTS

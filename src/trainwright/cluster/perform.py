@@ -37,25 +37,28 @@ from trainwright.control.actions import (
     PatchStatus,
     RequeueAfter,
 )
-from trainwright.control.seen import Refusal
+from trainwright.control.seen import KIND_NOT_SERVED, Refusal
 from trainwright.control.status import find_finished_condition
 from trainwright.errors import (
     AlreadyExists,
     Conflict,
     Forbidden,
     InvalidObject,
+    KindNotServed,
     MissingPackage,
     NotFound,
     UserError,
 )
 
 # What keeps an object from being written, as opposed to a target that is out of reach. The reasons are an
-# API server's, but for that of a package that is missing here.
+# API server's, but for a package that is missing here, and a kind that the server does not know. A narrower
+# error stands before the one that it is a case of.
 _REFUSALS: Final[dict[type[UserError], str]] = {
     AlreadyExists: "AlreadyExists",
     Conflict: "Conflict",
     Forbidden: "Forbidden",
     InvalidObject: "Invalid",
+    KindNotServed: KIND_NOT_SERVED,
     MissingPackage: "MissingPackage",
     NotFound: "NotFound",
 }
@@ -205,13 +208,15 @@ def build_event(action: Emit, now: datetime) -> Event:
 
 
 def _build_refusal(action: Apply | EnsureSecret | Patch | Delete, error: UserError, now: datetime) -> Refusal:
+    api_version = ""
     if isinstance(action, Apply | EnsureSecret):
+        api_version = action.object["apiVersion"]
         metadata = action.object["metadata"]
         key = ObjectKey(action.object["kind"], metadata.get("namespace", ""), metadata["name"])
     else:
         key = action.key
     reason = next(reason for kind, reason in _REFUSALS.items() if isinstance(error, kind))
-    return Refusal(key=key, reason=reason, message=str(error), since=now)
+    return Refusal(key=key, reason=reason, message=str(error), since=now, api_version=api_version)
 
 
 def _with_nulls(value: Any) -> Any:

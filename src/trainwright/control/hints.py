@@ -6,12 +6,17 @@ from typing import Final
 
 from trainwright.control.problem import (
     CLAIMS_WOULD_BE_DELETED,
+    COSCHEDULING_NOT_INSTALLED,
+    JOB_SET_NOT_INSTALLED,
     NAME_TAKEN,
+    NATIVE_GANGS_NOT_SERVED,
     RENDER_FAILED,
     RUNTIME_NOT_FOUND,
     SNAPSHOT_LOST,
     SNAPSHOT_UNUSABLE,
+    VOLCANO_NOT_INSTALLED,
 )
+from trainwright.control.seen import KIND_NOT_SERVED
 
 HINTS: Final[dict[str, str]] = {
     # TrainJob
@@ -38,6 +43,20 @@ HINTS: Final[dict[str, str]] = {
     CLAIMS_WOULD_BE_DELETED: (
         "undo the change of the job; or save the data, delete the JobSet yourself and let it be made anew"
     ),
+    JOB_SET_NOT_INSTALLED: "install JobSet in the cluster; the job goes on by itself when it is there",
+    COSCHEDULING_NOT_INSTALLED: (
+        "install the coscheduling scheduler (scheduler-plugins) with its CRDs, or use a runtime without "
+        "podGroupPolicy.coscheduling; the job goes on by itself when it is there"
+    ),
+    VOLCANO_NOT_INSTALLED: (
+        "install Volcano, or use a runtime without podGroupPolicy.volcano; the job goes on by itself when it "
+        "is there"
+    ),
+    NATIVE_GANGS_NOT_SERVED: (
+        "serve scheduling.k8s.io in the version of podGroupPolicy.native (feature gates GenericWorkload and "
+        "GangScheduling of Kubernetes 1.36), or use a runtime without it"
+    ),
+    KIND_NOT_SERVED: "install what brings the kind; the job goes on by itself when it is there",
     "WaitingForCleanup": (
         "it goes by itself; if it does not, look at its finalizers and at the pods on their nodes, and "
         "delete a Job that was left an orphan"

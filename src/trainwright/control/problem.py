@@ -10,8 +10,9 @@ from typing import Final
 
 import msgspec
 
+from trainwright.api.constants import JOBSET_GROUP
 from trainwright.api.meta import ObjectKey
-from trainwright.control.seen import Refusal
+from trainwright.control.seen import KIND_NOT_SERVED, Refusal
 
 # The condition; present only while it is False (design section 4).
 RESOURCES_CREATED: Final = "ResourcesCreated"
@@ -35,6 +36,17 @@ OWN_REASONS: Final = frozenset(
     }
 )
 
+# Which program a cluster lacks that does not know the kind of an object, by the group of the kind.
+COSCHEDULING_NOT_INSTALLED: Final = "CoschedulingNotInstalled"
+VOLCANO_NOT_INSTALLED: Final = "VolcanoNotInstalled"
+NATIVE_GANGS_NOT_SERVED: Final = "NativeGangsNotServed"
+JOB_SET_NOT_INSTALLED: Final = "JobSetNotInstalled"
+_NOT_INSTALLED: Final = {
+    "scheduling.x-k8s.io": COSCHEDULING_NOT_INSTALLED,
+    "scheduling.volcano.sh": VOLCANO_NOT_INSTALLED,
+    "scheduling.k8s.io": NATIVE_GANGS_NOT_SERVED,
+    JOBSET_GROUP: JOB_SET_NOT_INSTALLED,
+}
 # Webhooks quote whole objects; a status is no place for them.
 _MAX_MESSAGE: Final = 1_000
 
@@ -52,14 +64,17 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 def build_refusal_problem(refusal: Refusal) -> Problem:
     """Return the problem that a refused write is, in the server's words.
 
-    Condition reasons are CamelCase words; what a server sends otherwise becomes `Refused`.
+    Condition reasons are CamelCase words; what a server sends otherwise becomes `Refused`. A kind that the
+    server does not know is named by what is not installed.
     """
     key = refusal.key
+    group = refusal.api_version.partition("/")[0]
+    reason = _NOT_INSTALLED.get(group, refusal.reason) if refusal.reason == KIND_NOT_SERVED else refusal.reason
     named = refusal.message if key.name and key.name in refusal.message else f"{key}: {refusal.message}"
     if len(named) > _MAX_MESSAGE:
         named = named[:_MAX_MESSAGE] + " ..."
     return Problem(
-        reason=refusal.reason if refusal.reason.isalnum() and refusal.reason[0].isalpha() else "Refused",
+        reason=reason if reason.isalnum() and reason[0].isalpha() else "Refused",
         message=named,
         layer=_LAYERS.get(key.kind, "JobSet"),
         kind=key.kind,

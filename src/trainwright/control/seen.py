@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -13,20 +14,25 @@ from trainwright.api.meta import ObjectKey
 from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJob
 
+# The reason of a refusal by a server that does not know the kind of the object.
+KIND_NOT_SERVED: Final = "KindNotServed"
+
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """A write of this pass, or of the last one, that the API server refused, in its own words.
 
-    `reason` is the server's (Forbidden, Invalid, Conflict, ...). `since` is when the write was refused, on
-    the clock that `decide` is given: a write is repeated one second after it at the earliest, so the pass
-    that follows a refusal at once only tells the user. The shell may hand the same refusal to later
-    passes, until their writes went through, or forget it: the status remembers.
+    `reason` is the server's (Forbidden, Invalid, Conflict, ...), or `KIND_NOT_SERVED`. `api_version` is the
+    object's, where a whole object was written. `since` is when the write was refused, on the clock that
+    `decide` is given: a write is repeated one second after it at the earliest, so the pass that follows a
+    refusal at once only tells the user. The shell may hand the same refusal to later passes, until their
+    writes went through, or forget it: the status remembers.
     """
 
     key: ObjectKey
     reason: str
     message: str
     since: datetime
+    api_version: str = ""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

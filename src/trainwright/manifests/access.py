@@ -48,6 +48,10 @@ OPERATOR_RULES: Final[tuple[Json, ...]] = (
     # Unfinished Jobs of a suspended JobSet are made anew.
     _rule("batch", "jobs", *_READ, "delete"),
     _rule(JOBSET_GROUP, "jobsets", *_READ, "create", "delete", "patch"),
+    # Of gang schedulers that a runtime's policy names: applied, and read for what keeps a gang waiting.
+    _rule("scheduling.x-k8s.io", "podgroups", *_READ, "create", "patch"),
+    _rule("scheduling.volcano.sh", "podgroups", *_READ, "create", "patch"),
+    _rule("scheduling.k8s.io", "podgroups", "get", "create", "patch"),
     _rule(GROUP, "trainjobs", *_READ, "delete"),
     # Finalizers that older versions of the peer left behind are taken away.
     _rule(GROUP, "clustertrainingruntimes trainingruntimes", *_READ, "patch"),

@@ -94,3 +94,19 @@ def test_delete_guards_by_uid_and_leaves_children_to_the_garbage_collector():
         "propagationPolicy": "Background",
         "preconditions": {"uid": "u-1"},
     }
+
+
+@pytest.mark.parametrize(
+    "api_version",
+    [
+        "scheduling.x-k8s.io/v1alpha1",
+        "scheduling.volcano.sh/v1beta1",
+        "scheduling.k8s.io/v1alpha2",
+        "scheduling.k8s.io/v1alpha3",
+    ],
+)
+def test_an_object_goes_to_its_own_group_and_version_where_several_have_its_kind(api_version):
+    obj = {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": "demo", "namespace": "ns"}}
+    collection = f"/apis/{api_version}/namespaces/ns/podgroups"
+    assert build_apply(obj, "trainer", force=True).path == f"{collection}/demo"
+    assert build_create(obj).path == collection

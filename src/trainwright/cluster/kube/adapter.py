@@ -10,7 +10,7 @@ import msgspec
 
 from trainwright.api.core import Event
 from trainwright.api.meta import Json, ObjectKey
-from trainwright.cluster.kube.errors import ExpiredError
+from trainwright.cluster.kube.errors import ExpiredError, KindNotServedError, NotFoundError
 from trainwright.cluster.kube.events import EventRecorder
 from trainwright.cluster.kube.requests import (
     build_apply,
@@ -92,8 +92,15 @@ class KubeCluster:
         return _decode(await self._transport.request(build_create(obj)))
 
     async def apply(self, obj: Json, field_manager: str, *, force: bool = True) -> Json:
-        """Server-side apply."""
-        return _decode(await self._transport.request(build_apply(obj, field_manager, force=force)))
+        """Server-side apply. Raises KindNotServed where the server does not know the kind."""
+        try:
+            return _decode(await self._transport.request(build_apply(obj, field_manager, force=force)))
+        except NotFoundError as error:
+            # An apply makes what is not there: what is missing is the kind, or the namespace.
+            details = error.status.details
+            if details is not None and details.kind == "namespaces":
+                raise
+            raise KindNotServedError(error.status, obj["kind"], obj["apiVersion"]) from error
 
     async def patch(self, key: ObjectKey, merge: Json) -> Json:
         """JSON merge patch of everything but the status."""

@@ -2,6 +2,7 @@
 
 ApiError                         any refusal; the Status stays attached
   NotFoundError                  also trainwright.errors.NotFound
+    KindNotServedError           also .KindNotServed
   AlreadyExistsError             also .AlreadyExists
   ConflictError                  also .Conflict
   InvalidError                   also .InvalidObject
@@ -61,6 +62,16 @@ class ApiError(errors.UserError):
 
 class NotFoundError(ApiError, errors.NotFound):
     """No such object, or no such kind."""
+
+
+class KindNotServedError(NotFoundError, errors.KindNotServed):
+    """The API server has no such kind."""
+
+    def __init__(self, status: Status, kind: str, api_version: str) -> None:
+        errors.KindNotServed.__init__(self, kind, api_version)
+        self.status = status
+        self.retry_after = None
+        self.message = str(self)
 
 
 class AlreadyExistsError(ApiError, errors.AlreadyExists):

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from trainwright.api.meta import Json, ObjectKey
-from trainwright.cluster.kube.resources import RESOURCES, build_path
+from trainwright.cluster.kube.resources import RESOURCES, build_path, find_resource
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -114,7 +114,7 @@ def build_create(obj: Json, *, dry_run: bool = False) -> Request:
     meta = obj.get("metadata", {})
     return Request(
         method="POST",
-        path=_collection_path(obj["kind"], meta.get("namespace")),
+        path=build_path(find_resource(obj), meta.get("namespace")),
         query=(("fieldValidation", "Strict"), *_DRY_RUN[dry_run]),
         body=_ENCODER.encode(obj),
     )
@@ -125,10 +125,9 @@ def build_apply(
 ) -> Request:
     """Server-side apply of an object, or of one of its subresources; `dry_run` as for `build_create`."""
     meta = obj["metadata"]
-    key = ObjectKey(obj["kind"], meta.get("namespace", ""), meta["name"])
     return Request(
         method="PATCH",
-        path=_object_path(key, subresource),
+        path=build_path(find_resource(obj), meta.get("namespace", ""), meta["name"], subresource),
         query=(
             ("fieldManager", field_manager),
             ("force", "true" if force else "false"),

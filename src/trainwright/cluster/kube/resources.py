@@ -16,6 +16,7 @@ from trainwright.api.constants import (
     TRAIN_JOB,
     TRAINING_RUNTIME,
 )
+from trainwright.api.meta import Json
 
 _RBAC = "rbac.authorization.k8s.io/v1"
 _ADMISSION = "admissionregistration.k8s.io/v1"
@@ -54,6 +55,10 @@ _RESOURCES = (
     Resource(
         "CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False
     ),
+    Resource("PodGroup.scheduling.x-k8s.io", "scheduling.x-k8s.io/v1alpha1", "podgroups"),
+    Resource("PodGroup.scheduling.volcano.sh", "scheduling.volcano.sh/v1beta1", "podgroups"),
+    Resource("PodGroup.scheduling.k8s.io", "scheduling.k8s.io/v1alpha2", "podgroups"),
+    Resource("PodGroup.v1alpha3.scheduling.k8s.io", "scheduling.k8s.io/v1alpha3", "podgroups"),
     Resource("ServiceAccount", "v1", "serviceaccounts"),
     Resource("Deployment", "apps/v1", "deployments"),
     Resource("StatefulSet", "apps/v1", "statefulsets"),
@@ -70,6 +75,14 @@ _RESOURCES = (
 )
 
 RESOURCES = {resource.kind: resource for resource in _RESOURCES}
+_BY_VERSION: dict[tuple[str, str | None], Resource] = {
+    (resource.kind.partition(".")[0], resource.api_version): resource for resource in _RESOURCES
+}
+
+
+def find_resource(obj: Json) -> Resource:
+    """Return the resource that an object is one of: several groups have a kind PodGroup."""
+    return _BY_VERSION.get((obj["kind"], obj.get("apiVersion"))) or RESOURCES[obj["kind"]]
 
 
 def build_path(
