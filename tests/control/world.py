@@ -19,7 +19,9 @@ from trainwright.api.constants import REPLICATED_JOB_NAME
 from trainwright.api.core import Event, Pod
 from trainwright.api.encoding import build_json, build_object
 from trainwright.api.jobset import JobSet
+from trainwright.api.kueue import Workload
 from trainwright.api.meta import Json, ObjectKey
+from trainwright.api.pod_group import PodGroup
 from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRuntime
 from trainwright.api.trainjob import TrainJob, TrainJobStatus
 from trainwright.cluster.local.merge_patch import merge_patch
@@ -119,6 +121,8 @@ class World:
             jobs=tuple(msgspec.convert(obj, Job) for obj in self.of_kind("Job")),
             pods=tuple(msgspec.convert(obj, Pod) for obj in self.of_kind("Pod")),
             events=tuple(msgspec.convert(obj, Event) for obj in self.of_kind("Event")),
+            workload=next((msgspec.convert(obj, Workload) for obj in self.of_kind("Workload")), None),
+            pod_group=next((msgspec.convert(obj, PodGroup) for obj in self.of_kind("PodGroup")), None),
             refusal=self.refusal,
         )
 

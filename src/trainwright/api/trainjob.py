@@ -239,8 +239,8 @@ class TrainerStatus(ApiStruct, frozen=True, kw_only=True):
 class Cause(ApiStruct, frozen=True, kw_only=True):
     """Why the job makes no progress (ours).
 
-    `layer` is where the evidence stood: TrainJob, Runtime, Queue, JobSet, Job, Pod, Container, Node.
-    `kind` and `name` are the object; `reason` is CamelCase; `hint` says what to do next.
+    `layer` is where the evidence stood: TrainJob, Runtime, Queue, JobSet, Job, PodGroup, Pod, Container,
+    Node. `kind` and `name` are the object; `reason` is CamelCase; `hint` says what to do next.
     """
 
     layer: str

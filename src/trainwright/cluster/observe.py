@@ -7,7 +7,7 @@ not one snapshot of the cluster, and need not be: whatever changes between them 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from trainwright.api.batch import Job
@@ -22,7 +22,9 @@ from trainwright.api.constants import (
 from trainwright.api.core import ConfigMap, Event, Pod
 from trainwright.api.encoding import parse_object
 from trainwright.api.jobset import JobSet
+from trainwright.api.kueue import JOB_UID_LABEL, QUEUE_LABEL, WORKLOAD_KINDS, Workload
 from trainwright.api.meta import Json, ObjectKey
+from trainwright.api.pod_group import PodGroup, list_pod_group_kinds
 from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRuntime
 from trainwright.api.trainjob import RuntimeRef, TrainJob
 from trainwright.cluster.port import Cluster
@@ -67,6 +69,14 @@ class Source(Protocol):
 
     async def list_warnings(self, namespace: str, about: Sequence[str]) -> Sequence[Event]:
         """Return the Warning events about the objects with these uids, in any order."""
+        ...
+
+    async def find_workload(self, train_job: TrainJob) -> Workload | None:
+        """Return what Kueue made of the TrainJob; None where there is none, or no Kueue."""
+        ...
+
+    async def find_pod_group(self, train_job: TrainJob, runtime: Runtime) -> PodGroup | None:
+        """Return the PodGroup of a TrainJob of this runtime, or None."""
         ...
 
     async def catch_up(self, key: ObjectKey) -> None:
@@ -114,6 +124,8 @@ async def observe_from(
     about = [
         metadata.uid for metadata in (*children, *(pod.metadata for pod in pods)) if metadata.uid is not None
     ]
+    is_suspended = train_job.spec is not None and bool(train_job.spec.suspend)
+    gang_runtime = None if is_suspended else snapshot.runtime or runtime
     return Seen(
         train_job=train_job,
         runtime=runtime,
@@ -124,7 +136,18 @@ async def observe_from(
         jobs=tuple(jobs),
         pods=tuple(pods),
         events=tuple(await source.list_warnings(key.namespace, about)) if about else (),
+        workload=await source.find_workload(train_job) if is_suspended else None,
+        pod_group=await source.find_pod_group(train_job, gang_runtime) if gang_runtime else None,
         refusal=refusal,
+    )
+
+
+def choose_workload(workloads: Iterable[Workload]) -> Workload | None:
+    """Return the newest Workload of a job that is not being deleted: Kueue replaces one that does not fit."""
+    return max(
+        (workload for workload in workloads if workload.metadata.deletion_timestamp is None),
+        key=lambda workload: (str(workload.metadata.creation_timestamp or ""), workload.metadata.name),
+        default=None,
     )
 
 
@@ -173,6 +196,28 @@ class PortSource:
         """Return the Warning events about the objects with these uids."""
         events = await self._cluster.list_events(namespace, about)
         return _parse_all([event for event in events if event.get("type") == "Warning"], Event)
+
+    async def find_workload(self, train_job: TrainJob) -> Workload | None:
+        """Return what Kueue made of the TrainJob; one that goes through no queue costs no request."""
+        metadata = train_job.metadata
+        if QUEUE_LABEL not in (metadata.labels or {}):
+            return None
+        for kind in WORKLOAD_KINDS:
+            try:
+                labels = {JOB_UID_LABEL: metadata.uid or ""}
+                bodies = (await self._cluster.list(kind, metadata.namespace, labels)).items
+            except NotFound:
+                continue
+            return choose_workload(_parse_all(bodies, Workload))
+        return None
+
+    async def find_pod_group(self, train_job: TrainJob, runtime: Runtime) -> PodGroup | None:
+        """Return the PodGroup; a job whose pods are no gang costs no request."""
+        for kind in list_pod_group_kinds(runtime):
+            key = ObjectKey(kind, train_job.metadata.namespace or "", train_job.metadata.name)
+            if (body := await self._find(key)) is not None:
+                return parse_object(body, PodGroup)
+        return None
 
     async def catch_up(self, key: ObjectKey) -> None:
         """Return at once."""

@@ -2,7 +2,7 @@
 
     TrainJob   suspended by a user                     JobSet   refused, foreign, or waited for
     Queue      suspended for a queue                   Job      the API server refuses its pods
-    Runtime    missing, unusable, unrenderable         Pod, Container   the pods' own words
+    Runtime    missing, unusable, unrenderable         Pod, Container, Node, PodGroup   the pods' own words
 
 The first layer that has something to say wins; within pods, the strongest evidence (`evidence.Force`), then
 the one that happened first. Two looks at the same world give the same cause, byte for byte: messages
@@ -12,6 +12,7 @@ Source: cause layers, section 3.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Final
 
@@ -22,38 +23,43 @@ from trainwright.api.core import Event, Pod
 from trainwright.api.meta import truncate_to_seconds
 from trainwright.api.trainjob import Cause
 from trainwright.control.evidence import Evidence, Force, find_newest_event, find_refused_pods
+from trainwright.control.gang_evidence import GANG_NOT_COMPLETE, find_gang_evidence
 from trainwright.control.hints import get_hint
 from trainwright.control.pod_evidence import find_pod_evidence
 from trainwright.control.problem import Problem
+from trainwright.control.queue_wait import WAITING_FOR_QUEUE, find_next_queue_look, find_queue_wait
 from trainwright.control.round_numbers import round_down
 from trainwright.control.view import Place, View, find_place, is_of_current_attempt
 
-# Kueue's, on a TrainJob: the job waits in that LocalQueue while it is suspended.
-QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+# Whose messages have numbers in them that move with the cluster: how much is missing, on how many nodes.
+_MOVING: Final = frozenset({"Unschedulable", GANG_NOT_COMPLETE, WAITING_FOR_QUEUE, "Preempted"})
+_NUMBERS: Final = re.compile(r"\d+")
 
 
 def find_cause(view: View, problem: Problem | None, wait: Problem | None, now: datetime) -> Cause | None:
     """Return why the job, which has not ended, makes no progress; None where it does.
 
-    A refused object comes before the suspension: it needs a hand, the suspension may be meant. A Kueue
-    Workload, once it is among what is seen, belongs into `_find_suspension`.
+    A refused object comes before the suspension: it needs a hand, the suspension may be meant.
     """
-    found = problem or (_find_suspension(view) if view.is_suspended else wait)
+    found = problem or (_find_suspension(view, now) if view.is_suspended else wait)
     if found is not None:
-        return keep_since(build_cause(view, found, now), view.status.cause)
+        return settle(build_cause(view, found, found.at or now), view.status.cause)
     found_evidence = find_strongest(view, now)
     if _is_still_told_by_before(view, found_evidence):
         return view.status.cause
     if found_evidence is not None:
-        return keep_since(build_evidence_cause(found_evidence, view, now), view.status.cause)
+        return settle(build_evidence_cause(found_evidence, view, now), view.status.cause)
     return None
 
 
 def find_next_look(view: View, cause: Cause | None, now: datetime) -> datetime | None:
     """Return when this cause may go away by itself, None for one that only a change takes away.
 
-    A container that was restarted in place counts as recovered after a while.
+    A container that was restarted in place counts as recovered after a while; a job that Kueue admitted
+    should have been started by then.
     """
+    if view.is_suspended:
+        return find_next_queue_look(view, now)
     if cause is None or cause.layer != "Container":
         return None  # the usual case, without looking at every pod again
     found = find_strongest(view, now)
@@ -96,6 +102,11 @@ def find_strongest(view: View, now: datetime) -> tuple[Evidence, int] | None:
         and (evidence := find_pod_evidence(pod, about_pods.get(pod.metadata.name, ()), now)) is not None
         and not (evidence.force is Force.DELETED and _is_done(pod, view))
     ]
+    if view.pod_group is not None:
+        unplaced = [evidence for evidence in found if evidence.force is Force.UNSCHEDULED]
+        first_unplaced = min(unplaced, key=_get_order, default=None)
+        gang = find_gang_evidence(view.pod_group, first_unplaced)
+        found += [gang] if gang is not None else []
     if not found:
         refused = _find_without_pods(view)
         return (refused, 1) if refused else None
@@ -149,24 +160,26 @@ def build_own_problem(view: View, reason: str, message: str) -> Problem:
     )
 
 
-def keep_since(cause: Cause, before: Cause | None) -> Cause:
-    """Return the cause with the time at which it was first seen, where it was the cause already."""
+def settle(cause: Cause, before: Cause | None) -> Cause:
+    """Return the cause with what does not change of it, where it was the cause already.
+
+    That is the time at which it was first seen; and the message, where it differs in nothing but numbers that
+    move with the cluster: in a busy one each would be a status write, for every job that waits.
+    """
     if before is None or (before.layer, before.reason) != (cause.layer, cause.reason):
         return cause
-    return msgspec.structs.replace(cause, since=before.since)
-
-
-def _find_suspension(view: View) -> Problem:
-    queue = (view.job.metadata.labels or {}).get(QUEUE_LABEL)
-    if not queue:
-        return build_own_problem(view, "Suspended", "spec.suspend is true")
-    return Problem(
-        reason="WaitingForQueue",
-        message=f"the job waits to be admitted through LocalQueue {queue!r}",
-        layer="Queue",
-        kind="LocalQueue",
-        name=queue,
+    is_same = cause.reason in _MOVING and _level(cause.message) == _level(before.message)
+    return msgspec.structs.replace(
+        cause, since=before.since, message=before.message if is_same else cause.message
     )
+
+
+def _level(message: str) -> str:
+    return _NUMBERS.sub("0", message)
+
+
+def _find_suspension(view: View, now: datetime) -> Problem:
+    return find_queue_wait(view, now) or build_own_problem(view, "Suspended", "spec.suspend is true")
 
 
 def _find_without_pods(view: View) -> Evidence | None:

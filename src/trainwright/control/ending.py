@@ -20,7 +20,7 @@ from trainwright.control.cause import (
     build_evidence_cause,
     build_own_cause,
     find_strongest,
-    keep_since,
+    settle,
 )
 from trainwright.control.deadlines import get_deadline
 from trainwright.control.evidence import LAST_LINES, Force
@@ -130,7 +130,7 @@ def _find_failure_cause(view: View, now: datetime) -> Cause | None:
     if found is None or (found[0].is_aftermath and told is not None):
         return told
     if found[0].is_end or found[0].force is Force.RESTARTING:
-        return keep_since(build_evidence_cause(found, view, now), before)
+        return settle(build_evidence_cause(found, view, now), before)
     return told
 
 

@@ -28,6 +28,29 @@ HINTS: Final[dict[str, str]] = {
         "the queue decides when it runs: see the Workload that the TrainJob owns; where there is none, Kueue "
         "is not installed or does not know TrainJobs"
     ),
+    "WaitingForAdmissionCheck": "there is quota; whoever answers the admission check has to agree",
+    "QueueNotFound": (
+        "create the queue, or name one that exists in the label kueue.x-k8s.io/queue-name of the job"
+    ),
+    "QueueInactive": (
+        "whoever administers the queue has to start it: see the conditions of the LocalQueue and its "
+        "ClusterQueue (stopPolicy, missing flavors)"
+    ),
+    "Inadmissible": "the queue cannot take the job as it is: change what the message names",
+    "NotStarted": (
+        "Kueue starts only jobs that its webhook saw when they were made: delete the job and create it again"
+    ),
+    "Preempted": (
+        "it is queued again and goes on when there is room: save checkpoints, or give it a higher priority "
+        "(label kueue.x-k8s.io/priority-class)"
+    ),
+    "PodsReadyTimeout": (
+        "its pods were not ready within the time that Kueue gives (waitForPodsReady, initializers included): "
+        "see why in the events of the namespace"
+    ),
+    "Deactivated": "set spec.active of its Workload to true to queue it again",
+    "AdmissionCheck": "an admission check took its consent back: see the Workload",
+    "NodeFailures": "nodes of the job failed: it is queued again and goes on from its last checkpoint",
     # Runtime
     RUNTIME_NOT_FOUND: (
         "install the runtime, or name one that exists in spec.runtimeRef (see `trainwright runtimes`)"
@@ -123,6 +146,9 @@ HINTS: Final[dict[str, str]] = {
         "no machine fits: compare the request with what the nodes have, and selector and tolerations"
     ),
     "SchedulingGated": "who set the scheduling gate has to lift it (for Kueue's topology: see the Workload)",
+    "GangNotComplete": (
+        "all pods have to fit at once: wait for room, ask for less, or have the scheduler's queue raised"
+    ),
     "FailedMount": "create the Secret, ConfigMap or claim that the volume names, or correct the name",
     "FailedAttachVolume": "the volume cannot be attached: see whether another node still holds it",
     "FailedCreatePodSandBox": (

@@ -6,6 +6,7 @@ cause.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -52,13 +53,14 @@ _MAX_MESSAGE: Final = 1_000
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One trouble; `layer`, `kind` and `name` say in which object the evidence stands."""
+    """One trouble; `layer`, `kind` and `name` say in which object the evidence stands, `at` since when."""
 
     reason: str
     message: str
     layer: str
     kind: str
     name: str
+    at: datetime | None = None
 
 
 def build_refusal_problem(refusal: Refusal) -> Problem:
@@ -69,7 +71,9 @@ def build_refusal_problem(refusal: Refusal) -> Problem:
     """
     key = refusal.key
     group = refusal.api_version.partition("/")[0]
-    reason = _NOT_INSTALLED.get(group, refusal.reason) if refusal.reason == KIND_NOT_SERVED else refusal.reason
+    reason = (
+        _NOT_INSTALLED.get(group, refusal.reason) if refusal.reason == KIND_NOT_SERVED else refusal.reason
+    )
     named = refusal.message if key.name and key.name in refusal.message else f"{key}: {refusal.message}"
     if len(named) > _MAX_MESSAGE:
         named = named[:_MAX_MESSAGE] + " ..."

@@ -10,7 +10,9 @@ import msgspec
 from trainwright.api.batch import Job
 from trainwright.api.core import Event, Pod
 from trainwright.api.jobset import JobSet
+from trainwright.api.kueue import Workload
 from trainwright.api.meta import ObjectKey
+from trainwright.api.pod_group import PodGroup
 from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJob
 
@@ -44,8 +46,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     owns it; `deleted_job_set` is the last state of one that is gone, as long as the shell still knows it (a
     watch delivers it), so that a JobSet that finished and was swept at once still counts as finished.
     `jobs`, `pods` and `events` are those that carry the JobSet's name, in any order; `events` holds Warnings
-    about the JobSet, its Jobs and their pods only. `refusal` is a write that failed; None when the last
-    writes went through.
+    about the JobSet, its Jobs and their pods only. `workload` is what Kueue made of a job that goes through
+    its queues, `pod_group` what the gang scheduler of the runtime's policy looks after; whoever owns them,
+    and None where there is none, or nobody serves them. `refusal` is a write that failed; None when the
+    last writes went through.
     """
 
     train_job: TrainJob
@@ -57,4 +61,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[Job, ...] = ()
     pods: tuple[Pod, ...] = ()
     events: tuple[Event, ...] = ()
+    workload: Workload | None = None
+    pod_group: PodGroup | None = None
     refusal: Refusal | None = None

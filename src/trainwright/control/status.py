@@ -17,10 +17,11 @@ import msgspec
 
 from trainwright.api.constants import ANCESTOR_CONTAINERS, ANCESTOR_LABEL, ANCESTOR_TRAINER
 from trainwright.api.jobset import ReplicatedJobStatus
+from trainwright.api.kueue import QUEUE_LABEL
 from trainwright.api.meta import Condition, Json, truncate_to_seconds
 from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import JobStatus, RuntimeSnapshotRef, TrainJobStatus
-from trainwright.control.cause import QUEUE_LABEL, find_cause
+from trainwright.control.cause import find_cause
 from trainwright.control.ending import Ending
 from trainwright.control.lifecycle import Plan
 from trainwright.control.problem import OWN_REASONS, RESOURCES_CREATED, Problem

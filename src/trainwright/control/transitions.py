@@ -54,7 +54,14 @@ def build_change_events(view: View, after: TrainJobStatus) -> tuple[Emit, ...]:
 
 def _is_new_trouble(before: TrainJobStatus, after: TrainJobStatus) -> bool:
     """Say whether the children came into a trouble that was not told yet."""
-    if after.cause is None or after.cause.layer not in ("JobSet", "Job", "Pod", "Container", "Node"):
+    if after.cause is None or after.cause.layer not in (
+        "JobSet",
+        "Job",
+        "PodGroup",
+        "Pod",
+        "Container",
+        "Node",
+    ):
         return False
     if after.cause.reason.startswith("WaitingFor"):
         return False

@@ -21,7 +21,9 @@ from trainwright.api.constants import (
 )
 from trainwright.api.core import Pod
 from trainwright.api.jobset import JobSet
+from trainwright.api.kueue import Workload
 from trainwright.api.meta import ObjectMeta, is_controlled_by
+from trainwright.api.pod_group import PodGroup
 from trainwright.api.trainjob import TrainJob, TrainJobSpec, TrainJobStatus
 from trainwright.control.seen import Seen
 
@@ -60,6 +62,22 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     live_pods: tuple[Pod, ...]
     leftover_jobs: tuple[Job, ...]
     leftover_pods: tuple[Pod, ...]
+
+    @property
+    def workload(self) -> Workload | None:
+        """Kueue's object for the job; None for one of another job, or that is going."""
+        workload = self.seen.workload
+        if workload is None or workload.metadata.deletion_timestamp is not None:
+            return None
+        return workload if is_controlled_by(workload.metadata, self.job.metadata) else None
+
+    @property
+    def pod_group(self) -> PodGroup | None:
+        """The job's gang; None for that of another job."""
+        pod_group = self.seen.pod_group
+        if pod_group is None or not is_controlled_by(pod_group.metadata, self.job.metadata):
+            return None
+        return pod_group
 
     @property
     def is_suspended(self) -> bool:

@@ -17,7 +17,9 @@ from trainwright.api.constants import PEER_SNAPSHOT_SUFFIX, SNAPSHOT_NAME_PREFIX
 from trainwright.api.core import Event, Pod
 from trainwright.api.encoding import build_object
 from trainwright.api.jobset import JobSet
+from trainwright.api.kueue import Workload
 from trainwright.api.meta import Json, ObjectKey
+from trainwright.api.pod_group import PodGroup, list_pod_group_kinds
 from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJob
 from trainwright.cluster.kube.adapter import KubeCluster
@@ -77,6 +79,14 @@ class CacheSource:
     async def list_warnings(self, namespace: str, about: Sequence[str]) -> Sequence[Event]:
         """Return the Warnings about the objects with these uids."""
         return self._caches.list_warnings(namespace, about)
+
+    async def find_workload(self, train_job: TrainJob) -> Workload | None:
+        """Return what Kueue made of the TrainJob, or None."""
+        return self._caches.find_workload(train_job.metadata.uid or "")
+
+    async def find_pod_group(self, train_job: TrainJob, runtime: Runtime) -> PodGroup | None:
+        """Return the PodGroup of a TrainJob of this runtime, or None."""
+        return self._caches.find_pod_group(train_job, list_pod_group_kinds(runtime))
 
     def list_runtime_names(self, kind: str, namespace: str) -> Sequence[str]:
         """Return the names of the runtimes of a kind that a job of this namespace may use."""

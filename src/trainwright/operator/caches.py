@@ -3,6 +3,7 @@
     TrainJob, JobSet, Job, Pod, runtimes     of all namespaces, or of one
     ConfigMap                                runtime snapshots of ours alone (by label)
     Event                                    Warnings alone (by field), about children of our TrainJobs
+    Workload, PodGroup                       where they are served, once a TrainJob or a runtime needs them
 
 Every change is mapped to the TrainJobs that it may concern; what they do about it is not decided here. All
 replicas keep their caches, so that whoever becomes the leader works at once.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from trainwright.api.batch import Job
@@ -24,13 +26,18 @@ from trainwright.api.constants import (
 )
 from trainwright.api.core import ConfigMap, Event, Pod
 from trainwright.api.jobset import JobSet
+from trainwright.api.kueue import QUEUE_LABEL, WORKLOAD_KINDS, Workload
 from trainwright.api.meta import ObjectKey, is_controlled_by
+from trainwright.api.pod_group import POD_GROUP_KINDS, PodGroup, list_pod_group_kinds
 from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRuntime
-from trainwright.cluster.kube.informer import Informer, Selection
+from trainwright.api.trainjob import TrainJob
+from trainwright.cluster.kube.informer import Informer, Selection, list_owner_uids
 from trainwright.cluster.kube.queue import Priority
 from trainwright.cluster.kube.store import Difference
 from trainwright.cluster.kube.transport import Transport
+from trainwright.cluster.observe import choose_workload
 from trainwright.control.snapshot import SNAPSHOT_LABEL
+from trainwright.operator.optional_kinds import OptionalKind
 from trainwright.operator.stored import (
     StoredJobSet,
     StoredTrainJob,
@@ -41,8 +48,13 @@ from trainwright.operator.stored import (
     decode_job,
     decode_job_set,
     decode_pod,
+    decode_pod_group,
     decode_train_job,
     decode_training_runtime,
+    decode_workload,
+    find_train_job_owner,
+    is_of_train_job,
+    list_gangs_of_snapshot,
     list_job_set_names,
     open_job_set,
 )
@@ -52,6 +64,9 @@ _JOB_SET: Final = "job set"
 _RUNTIME: Final = "runtime"
 _SNAPSHOT: Final = "snapshot"
 _ABOUT: Final = "about"
+_OWNER: Final = "owner"
+_QUEUED: Final = "queued"
+_GANG: Final = "gang"
 
 _KINDS_OF_CHILDREN: Final = frozenset({JOB_SET, "Job", "Pod"})
 
@@ -74,7 +89,11 @@ class Caches:
             TRAIN_JOB,
             decode_train_job,
             selection=here,
-            indexes={_RUNTIME: _list_awaited_runtimes, _SNAPSHOT: _list_snapshots},
+            indexes={
+                _RUNTIME: _list_awaited_runtimes,
+                _SNAPSHOT: _list_snapshots,
+                _QUEUED: lambda job: [_QUEUED] if _goes_through_queue(job) else [],
+            },
         )
         self.job_sets: Informer[StoredJobSet] = Informer(transport, JOB_SET, decode_job_set, selection=here)
         self.jobs: Informer[Job] = Informer(
@@ -84,16 +103,24 @@ class Caches:
             transport, "Pod", decode_pod, selection=here, indexes={_JOB_SET: list_job_set_names}
         )
         self.training_runtimes: Informer[TrainingRuntime] = Informer(
-            transport, TRAINING_RUNTIME, decode_training_runtime, selection=here
+            transport,
+            TRAINING_RUNTIME,
+            decode_training_runtime,
+            selection=here,
+            indexes={_GANG: list_pod_group_kinds},
         )
         self.cluster_training_runtimes: Informer[ClusterTrainingRuntime] = Informer(
-            transport, CLUSTER_TRAINING_RUNTIME, decode_cluster_training_runtime
+            transport,
+            CLUSTER_TRAINING_RUNTIME,
+            decode_cluster_training_runtime,
+            indexes={_GANG: list_pod_group_kinds},
         )
         self.snapshots: Informer[ConfigMap] = Informer(
             transport,
             "ConfigMap",
             decode_config_map,
             selection=Selection(namespace=namespace, labels={SNAPSHOT_LABEL: "true"}),
+            indexes={_GANG: list_gangs_of_snapshot},
         )
         self.warnings: Informer[Event] = Informer(
             transport,
@@ -103,6 +130,32 @@ class Caches:
             indexes={_ABOUT: lambda event: [f"{event.metadata.namespace}/{event.involved_object.uid}"]},
             keeps=self._is_about_a_child,
         )
+        self.workloads: OptionalKind[Workload] = OptionalKind(
+            Informer(
+                transport,
+                WORKLOAD_KINDS[0],
+                decode_workload,
+                selection=here,
+                indexes={_OWNER: list_owner_uids},
+                keeps=is_of_train_job,
+            ),
+            WORKLOAD_KINDS,
+            lambda: self.train_jobs.store.count_by(_QUEUED, _QUEUED) > 0,
+        )
+        self.pod_groups: dict[str, OptionalKind[PodGroup]] = {
+            kind: OptionalKind(
+                Informer(
+                    transport,
+                    kind,
+                    decode_pod_group,
+                    selection=here,
+                    keeps=is_of_train_job,
+                ),
+                [kind],
+                partial(self._has_gangs, kind),
+            )
+            for kind in POD_GROUP_KINDS.values()
+        }
         self._deleted_job_sets: dict[tuple[str, str], StoredJobSet] = {}
         self._wakes: list[Wake] = []
         self._connect()
@@ -120,6 +173,8 @@ class Caches:
             for informer in self._list_informers():
                 if informer is not self.warnings:
                     group.create_task(informer.run(), name=f"informer-{informer.kind}")
+            for optional in self._list_optional():
+                group.create_task(optional.run(), name=f"informer-{optional.informer.kind}")
             await self.train_jobs.synced.wait()
             group.create_task(self.warnings.run(), name="informer-Event")
 
@@ -127,6 +182,9 @@ class Caches:
         """Wait until every store was filled once."""
         for informer in self._list_informers():
             await informer.synced.wait()
+        # Or each restart would tell every job that waits something less, and then again what it was told.
+        for optional in self._list_optional():
+            await optional.wait_until_known()
 
     def list_unsynced(self) -> list[str]:
         """Return the kinds whose store was not filled yet."""
@@ -163,6 +221,16 @@ class Caches:
     def list_warnings(self, namespace: str, about: Iterable[str]) -> list[Event]:
         """Return the Warnings in a namespace about the objects with these uids."""
         return [event for uid in about for event in self.warnings.store.list_by(_ABOUT, f"{namespace}/{uid}")]
+
+    def find_workload(self, train_job_uid: str) -> Workload | None:
+        """Return what Kueue made of the TrainJob with this uid, or None."""
+        return choose_workload(self.workloads.informer.store.list_by(_OWNER, train_job_uid))
+
+    def find_pod_group(self, train_job: TrainJob, kinds: Iterable[str]) -> PodGroup | None:
+        """Return the PodGroup of the TrainJob, of one of these kinds, or None."""
+        where = train_job.metadata.namespace or "", train_job.metadata.name
+        found = (self.pod_groups[kind].informer.store.get(*where) for kind in kinds)
+        return next((pod_group for pod_group in found if pod_group is not None), None)
 
     def get_deleted_job_set(self, namespace: str, name: str) -> JobSet | None:
         """Return the last state of a TrainJob's JobSet that ended and is gone, if it was seen to go."""
@@ -211,6 +279,18 @@ class Caches:
             self.warnings,
         ]
 
+    def _list_optional(self) -> list[OptionalKind[Any]]:
+        return [self.workloads, *self.pod_groups.values()]
+
+    def _has_gangs(self, kind: str) -> bool:
+        """Say whether any job that runs now or later may have a PodGroup of this kind."""
+        stores = (self.training_runtimes.store, self.cluster_training_runtimes.store, self.snapshots.store)
+        return any(store.count_by(_GANG, kind) for store in stores)
+
+    def _look_for_gangs(self) -> None:
+        for optional in self.pod_groups.values():
+            optional.look()
+
     def _connect(self) -> None:
         self.train_jobs.add_handler(self._hear_train_job)
         self.job_sets.add_handler(self._hear_job_set)
@@ -220,6 +300,8 @@ class Caches:
         self.cluster_training_runtimes.add_handler(self._hear_runtime)
         self.snapshots.add_handler(self._hear_snapshot)
         self.warnings.add_handler(self._hear_warning)
+        for optional in self._list_optional():
+            optional.informer.add_handler(self._hear_owned)
 
     def _wake(
         self, namespace: str, name: str, priority: Priority = Priority.EVENT, delay_seconds: float = 0.0
@@ -231,6 +313,8 @@ class Caches:
     def _hear_train_job(self, difference: Difference[StoredTrainJob]) -> None:
         if difference.new is None:
             self._deleted_job_sets.pop(difference.key, None)
+        elif _goes_through_queue(difference.new):
+            self.workloads.look()
         self._wake(*difference.key)
 
     def _hear_job_set(self, difference: Difference[StoredJobSet]) -> None:
@@ -256,6 +340,7 @@ class Caches:
 
     def _hear_runtime(self, difference: Difference[Any]) -> None:
         """Wake the jobs that wait for a runtime; those that have begun go on with their snapshot."""
+        self._look_for_gangs()
         kind = TRAINING_RUNTIME if difference.key[0] else CLUSTER_TRAINING_RUNTIME
         name = build_runtime_name(kind, *difference.key)
         for job in self.train_jobs.store.list_by(_RUNTIME, name):
@@ -264,12 +349,19 @@ class Caches:
     def _hear_snapshot(self, difference: Difference[ConfigMap]) -> None:
         """Wake the jobs whose snapshot went away, so that it is written again while its content is known."""
         if difference.new is not None:
+            self._look_for_gangs()
             return
         namespace, name = difference.key
         digest = name.removeprefix(SNAPSHOT_NAME_PREFIX)
         for job in self.train_jobs.store.list_by(_SNAPSHOT, f"{namespace}/{digest}"):
             if not job.has_ended:
                 self._wake(namespace, job.metadata.name, Priority.RESYNC)
+
+    def _hear_owned(self, difference: Difference[Any]) -> None:
+        obj = difference.new or difference.old
+        owner = find_train_job_owner(obj) if obj is not None else None
+        if owner is not None:
+            self._wake(difference.key[0], owner.name)
 
     def _hear_warning(self, difference: Difference[Event]) -> None:
         if difference.new is None:
@@ -316,6 +408,10 @@ def _list_awaited_runtimes(job: StoredTrainJob) -> list[str]:
     if job.has_ended or (job.snapshot_hash and not job.is_refused):
         return []
     return [job.runtime]
+
+
+def _goes_through_queue(job: StoredTrainJob) -> bool:
+    return QUEUE_LABEL in (job.metadata.labels or {}) and not job.has_ended
 
 
 def _list_snapshots(job: StoredTrainJob) -> list[str]:

@@ -22,10 +22,14 @@ from trainwright.api.constants import (
     JOBSET_UID,
     REPLICATED_JOB_NAME,
     RESTART_ATTEMPT,
+    SNAPSHOT_KEY,
+    TRAIN_JOB,
 )
 from trainwright.api.core import ConfigMap, Event, Pod, PodStatus
 from trainwright.api.jobset import JobSet, JobSetSpec, JobSetStatus
-from trainwright.api.meta import ApiStruct, Json, ObjectMeta
+from trainwright.api.kueue import Workload
+from trainwright.api.meta import ApiStruct, Json, ObjectMeta, OwnerReference
+from trainwright.api.pod_group import PodGroup, list_pod_group_kinds
 from trainwright.api.runtime import ClusterTrainingRuntime, TrainingRuntime
 from trainwright.api.trainjob import TrainJob, TrainJobSpec, TrainJobStatus
 
@@ -135,6 +139,9 @@ _TRAIN_JOB_STATUSES: Final = msgspec.json.Decoder(TrainJobStatus)
 _JOB_SET_SPECS: Final = msgspec.json.Decoder(JobSetSpec)
 _JOBS: Final = msgspec.json.Decoder(_JobView)
 _PODS: Final = msgspec.json.Decoder(_PodView)
+_WORKLOADS: Final = msgspec.json.Decoder(Workload)
+_POD_GROUPS: Final = msgspec.json.Decoder(PodGroup)
+_SNAPSHOTS: Final = msgspec.json.Decoder(TrainingRuntime)
 
 decode_training_runtime = msgspec.json.Decoder(TrainingRuntime).decode
 decode_cluster_training_runtime = msgspec.json.Decoder(ClusterTrainingRuntime).decode
@@ -216,6 +223,38 @@ def _build_pod_spec(restart_policy: str, node_name: str) -> Json:
     return {name: value for name, value in spec.items() if value}
 
 
+def decode_workload(body: Body) -> Workload:
+    """Return the Workload without its pod sets."""
+    workload = _WORKLOADS.decode(body)
+    return msgspec.structs.replace(workload, metadata=_trim_owned(workload.metadata))
+
+
+def decode_pod_group(body: Body) -> PodGroup:
+    """Return the PodGroup."""
+    pod_group = _POD_GROUPS.decode(body)
+    return msgspec.structs.replace(pod_group, metadata=_trim_owned(pod_group.metadata))
+
+
+def is_of_train_job(obj: Workload | PodGroup) -> bool:
+    """Say whether a TrainJob is the controlling owner."""
+    return find_train_job_owner(obj) is not None
+
+
+def find_train_job_owner(obj: Workload | PodGroup) -> OwnerReference | None:
+    """Return the TrainJob that is the controlling owner, or None."""
+    owners = obj.metadata.owner_references or ()
+    return next((ref for ref in owners if ref.controller and ref.kind == TRAIN_JOB), None)
+
+
+def list_gangs_of_snapshot(config_map: ConfigMap) -> list[str]:
+    """Index snapshots by the kinds of PodGroup that their jobs have; one that cannot be read has none."""
+    try:
+        runtime = _SNAPSHOTS.decode((config_map.data or {}).get(SNAPSHOT_KEY, ""))
+    except msgspec.DecodeError:
+        return []
+    return list_pod_group_kinds(runtime)
+
+
 def list_job_set_names(child: Job | Pod) -> list[str]:
     """Index Jobs and pods by `<namespace>/<JobSet>`."""
     name = (child.metadata.labels or {}).get(JOBSET_NAME)
@@ -228,6 +267,19 @@ def _trim(metadata: ObjectMeta) -> ObjectMeta:
         return metadata
     kept = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
     return msgspec.structs.replace(metadata, annotations=kept)
+
+
+def _trim_owned(metadata: ObjectMeta) -> ObjectMeta:
+    """Keep the name, the age and the controlling owner."""
+    return ObjectMeta(
+        name=metadata.name,
+        namespace=sys.intern(metadata.namespace or ""),
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        creation_timestamp=metadata.creation_timestamp,
+        deletion_timestamp=metadata.deletion_timestamp,
+        owner_references=[ref for ref in metadata.owner_references or () if ref.controller] or None,
+    )
 
 
 def _trim_child(metadata: ObjectMeta) -> ObjectMeta:

@@ -73,7 +73,7 @@ class Informer(Generic[T]):
     `decode` turns the JSON of an object into what is stored of it, for example the `decode` of a msgspec
     decoder of a struct with few fields: what it does not name costs nothing. What `keeps` does not want is
     treated as if it were not there. Handlers are called with every difference, in the loop's own task, and
-    must not block.
+    must not block. `ends_on` are refusals that end `run`; after all others it tries again.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Informer(Generic[T]):
         self.kind = kind
         self.store: Store[T] = Store(indexes)
         self.synced = asyncio.Event()
+        self.ends_on: tuple[type[ApiError], ...] = ()
         self._transport = transport
         self._selection = selection or Selection()
         self._decode_object = decode
@@ -108,7 +109,7 @@ class Informer(Generic[T]):
         self._list_handlers.append(handler)
 
     async def run(self) -> None:
-        """Keep the store current until cancelled."""
+        """Keep the store current until cancelled. Raises what `ends_on` names."""
         while True:
             try:
                 if not self._resource_version:
@@ -119,11 +120,20 @@ class Informer(Generic[T]):
                 log.info("watch expired, listing again", kind=self.kind)
                 self._resource_version = ""
             except (ApiError, TargetUnreachable) as error:
+                if isinstance(error, self.ends_on):
+                    raise
                 pause = self._backoff.next_pause(getattr(error, "retry_after", None))
                 log.warning(
                     "watch interrupted", kind=self.kind, error=str(error), retry_seconds=round(pause, 2)
                 )
                 await asyncio.sleep(pause)
+
+    def forget(self) -> None:
+        """Empty the store, and begin with a complete list the next time that it runs."""
+        for difference in self.store.replace([]):
+            self._tell(difference)
+        self._resource_version = ""
+        self.synced.clear()
 
     async def _fill(self) -> None:
         """Make the store equal to the collection, and remember the version of that moment."""

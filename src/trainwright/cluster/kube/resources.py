@@ -55,10 +55,6 @@ _RESOURCES = (
     Resource(
         "CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False
     ),
-    Resource("PodGroup.scheduling.x-k8s.io", "scheduling.x-k8s.io/v1alpha1", "podgroups"),
-    Resource("PodGroup.scheduling.volcano.sh", "scheduling.volcano.sh/v1beta1", "podgroups"),
-    Resource("PodGroup.scheduling.k8s.io", "scheduling.k8s.io/v1alpha2", "podgroups"),
-    Resource("PodGroup.v1alpha3.scheduling.k8s.io", "scheduling.k8s.io/v1alpha3", "podgroups"),
     Resource("ServiceAccount", "v1", "serviceaccounts"),
     Resource("Deployment", "apps/v1", "deployments"),
     Resource("StatefulSet", "apps/v1", "statefulsets"),
@@ -72,6 +68,14 @@ _RESOURCES = (
     Resource(
         "ValidatingWebhookConfiguration", _ADMISSION, "validatingwebhookconfigurations", namespaced=False
     ),
+    # Kinds that others own, read or applied where somebody serves them. One whose name several groups have is
+    # qualified by its group, and by its version where we know two.
+    Resource("Workload.kueue.x-k8s.io", "kueue.x-k8s.io/v1beta2", "workloads"),
+    Resource("Workload.v1beta1.kueue.x-k8s.io", "kueue.x-k8s.io/v1beta1", "workloads"),
+    Resource("PodGroup.scheduling.x-k8s.io", "scheduling.x-k8s.io/v1alpha1", "podgroups"),
+    Resource("PodGroup.scheduling.volcano.sh", "scheduling.volcano.sh/v1beta1", "podgroups"),
+    Resource("PodGroup.scheduling.k8s.io", "scheduling.k8s.io/v1alpha2", "podgroups"),
+    Resource("PodGroup.v1alpha3.scheduling.k8s.io", "scheduling.k8s.io/v1alpha3", "podgroups"),
 )
 
 RESOURCES = {resource.kind: resource for resource in _RESOURCES}
