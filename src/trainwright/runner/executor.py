@@ -20,7 +20,8 @@ from trainwright.api.meta import Json
 class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod needs from outside its own object.
 
-    `folder` is the pod's own folder in the state directory (`cluster.local.paths`), for logs and volumes.
+    `folder` is the pod's own folder in the state directory (`cluster.local.paths`), for logs and volumes;
+    `shared_folder` one that all pods of the job can reach, where processes of one start some in another.
     `host_names` are those of all pods of the JobSet, in order (`demo-node-0-0`), `subdomain` their domain.
     `config_maps` and `secrets` map name -> key -> content, for those that the pod names and that exist.
     `claims` maps the name of a PersistentVolumeClaim to the folder that stands for it.
@@ -32,6 +33,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     folder: Path
+    shared_folder: Path
     host_names: tuple[str, ...]
     subdomain: str
     working_directory: Path

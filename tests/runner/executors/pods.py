@@ -46,6 +46,7 @@ def context(folder: Path, **fields: Any) -> PodContext:
     """Return the context of a pod of a job of two pods."""
     defaults: dict[str, Any] = {
         "folder": folder,
+        "shared_folder": folder.parent / "shared",
         "host_names": ("demo-node-0-0", "demo-node-0-1"),
         "subdomain": "demo",
         "working_directory": folder.parent,

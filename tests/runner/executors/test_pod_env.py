@@ -42,6 +42,7 @@ IDENTITY = PodIdentity(pod=POD, host_name="demo-node-0-1", address="127.0.1.2", 
 def context(**fields):
     defaults = {
         "folder": Path("/pod"),
+        "shared_folder": Path("/shared"),
         "host_names": ("demo-node-0-0", "demo-node-0-1"),
         "subdomain": "demo",
         "working_directory": Path("/work"),

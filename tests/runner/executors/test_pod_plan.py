@@ -25,6 +25,7 @@ from trainwright.runner.executors.pod_plan import (
 MACHINE = Machine(cpus=8, memory_bytes=1 << 30)
 CONTEXT = PodContext(
     folder=Path("/state/pod"),
+    shared_folder=Path("/state/shared"),
     host_names=("demo-node-0-0",),
     subdomain="demo",
     working_directory=Path("/work"),

@@ -56,7 +56,7 @@ async def build(lab: Lab, pod: dict[str, Any], **surroundings: Any) -> PodContex
         get_port=lambda: 20123,
         trainer_environment={"PROGRESS": "here"},
     )
-    return await contexts.build(pod, lab.paths.job("uid").pod("p"), ("GPU-a",))
+    return await contexts.build(pod, lab.paths.job("uid"), ("GPU-a",))
 
 
 def pod_of(replicated: str, spec: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -107,6 +107,7 @@ async def test_the_context_of_a_trainer_pod(lab: Lab) -> None:
 
     assert await build(lab, pod_of("node", SPEC)) == PodContext(
         folder=lab.paths.job("uid").pod("p"),
+        shared_folder=lab.paths.job("uid").shared,
         host_names=("demo-init-0-0", "demo-node-0-0", "demo-node-0-1", "demo-node-1-0", "demo-node-1-1"),
         subdomain="demo",
         working_directory=lab.work,

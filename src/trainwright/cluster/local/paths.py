@@ -11,6 +11,7 @@
     token                        the job's progress token, mode 0600
     pods/<pod name>/<container>.log    plus .1 ... after rotation
     pods/<pod name>/ranks/<rank>.log   one per rank, where the framework tells them apart
+    shared/<host name>.socket    by which mpirun starts programs in that pod, mode 0600
   python/<hash>/                 what jobs may import of trainwright (`progress`), on their PYTHONPATH
   volumes/<namespace>/<claim>/   what a PersistentVolumeClaim holds
 """
@@ -90,6 +91,11 @@ class JobPaths(msgspec.Struct, frozen=True):
     def pod(self, name: str) -> Path:
         """The folder of one pod."""
         return self.pods / name
+
+    @property
+    def shared(self) -> Path:
+        """Where pods of the job reach each other."""
+        return self.root / "shared"
 
 
 def build_state_paths(environment: Mapping[str, str], home: Path) -> StatePaths:

@@ -77,17 +77,18 @@ class ContainerRun:
         restarts: Callable[[int], bool],
         backoff: Backoff,
         probe: ReadinessProbe | None,
-        read_message: Callable[[], str],
+        review: Callable[[int], tuple[int, str]],
     ) -> None:
         """Start the container until `restarts` says, of its exit code, that it is not to start again.
 
         `build_setup` may wait for what is missing, and returns None when the pod is stopped meanwhile.
+        `review` returns, of the exit code of a program, the one that counts and the termination message.
         """
         failures = 0
         try:
             while not self._is_stopping.is_set():
                 began = asyncio.get_running_loop().time()
-                terminated = await self._run_once(build_setup, probe, read_message)
+                terminated = await self._run_once(build_setup, probe, review)
                 if terminated is None or self._is_stopping.is_set() or not restarts(terminated.exit_code):
                     return
                 if asyncio.get_running_loop().time() - began > _RESET_AFTER_SECONDS:
@@ -119,7 +120,7 @@ class ContainerRun:
         self,
         build_setup: Callable[[], Awaitable[ContainerSetup | None]],
         probe: ReadinessProbe | None,
-        read_message: Callable[[], str],
+        review: Callable[[int], tuple[int, str]],
     ) -> ContainerStateTerminated | None:
         pump = OutputPump(self._output)
         started_at = _now()
@@ -167,7 +168,10 @@ class ContainerRun:
                 with contextlib.suppress(asyncio.CancelledError):
                     await watch
             await pump.finish()
-        message = read_message() if outcome.start_error is None else ""
+        message = ""
+        if outcome.start_error is None:
+            exit_code, message = review(outcome.exit_code)
+            outcome = Outcome(exit_code=exit_code)
         if not message and outcome.exit_code != 0 and self.plan.falls_back_to_logs:
             message = self._output.build_termination_message()
         return self._end(outcome, started_at, message)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -45,6 +46,7 @@ def end_leftovers(job: JobPaths) -> None:
     if job.pods.is_dir():
         for pod in job.pods.iterdir():
             remove_leftovers(pod)
+    shutil.rmtree(job.shared, ignore_errors=True)
 
 
 def _end_processes(job: JobPaths) -> None:

@@ -123,7 +123,12 @@ def _place(
 
 
 def _rebuild(directory: str, opened: set[str], prefix: str) -> Iterable[tuple[str, ...]]:
-    """Yield what makes `directory` anew below `prefix`, with everything in it bound from the host."""
+    """Yield what makes `directory` anew below `prefix`, with everything in it bound from the host.
+
+    One that this user may not read (root's home) becomes empty: its entries cannot be seen either way.
+    """
+    if not os.access(directory, os.R_OK | os.X_OK):
+        return
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             place = prefix + entry.path

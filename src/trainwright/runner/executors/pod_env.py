@@ -34,6 +34,12 @@ from trainwright.api import constants
 from trainwright.api.meta import Json
 from trainwright.api.quantity import QuantityError, parse_quantity
 from trainwright.runner.executor import PodContext
+from trainwright.runner.executors.mpi_pod import (
+    RemoteStart,
+    belongs_to_outer_run,
+    build_launcher_defaults,
+    find_remote_start,
+)
 
 # Who a process is in a distributed run. Inherited from an outer launcher they would lie about the pod.
 IDENTITY: Final = frozenset({
@@ -69,6 +75,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     own_names: bool = True
     is_linux: bool = True
+    is_root: bool = False
 
 
 class PodIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +105,11 @@ def build_environment(
 ) -> dict[str, str]:
     """Return the whole environment of a container. Raises Missing."""
     own = _build_own(container, identity, context, machine)
-    inherited = {name: value for name, value in context.environment.items() if name not in IDENTITY}
+    inherited = {
+        name: value
+        for name, value in context.environment.items()
+        if name not in IDENTITY and not belongs_to_outer_run(name)
+    }
     environment = {**inherited, **context.extra_environment}
     if folder := environment.get("VIRTUAL_ENV"):
         programs = f"{folder}/bin"
@@ -106,6 +117,9 @@ def build_environment(
         if programs not in path.split(":"):
             environment["PATH"] = f"{programs}:{path}" if path else programs
     environment |= build_defaults(own, environment, identity, context, machine)
+    if find_remote_start(container) is RemoteStart.CLIENT:
+        nodes = max(1, len(context.host_names) - 1)
+        environment |= build_launcher_defaults(own, nodes, machine.cpus, is_root=machine.is_root)
     environment |= own
     environment |= _build_forced(own, context, machine)
     return environment
@@ -130,7 +144,12 @@ def build_arguments(
     context: PodContext,
     machine: Machine,
 ) -> tuple[str, ...]:
-    """Return command and args, expanded and rewritten."""
+    """Return command and args, expanded and rewritten.
+
+    Names of hosts in the arguments of mpirun stay: it takes equal ones for one host, and needs no addresses.
+    """
+    if find_remote_start(container) is RemoteStart.CLIENT:
+        machine = msgspec.structs.replace(machine, own_names=True)
     raw = [*(container.get("command") or ()), *(container.get("args") or ())]
     arguments: list[str] = []
     for text in raw:

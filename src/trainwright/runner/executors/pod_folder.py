@@ -33,6 +33,7 @@ from trainwright.runner.executors.mount_plan import (
     MountPoint,
     build_mount_operations,
 )
+from trainwright.runner.executors.mpi_pod import SSH_AUTH_VOLUME, RemoteStart, build_client_environment
 from trainwright.runner.executors.pod_plan import (
     CONFIG_ERROR,
     ContainerPlan,
@@ -42,9 +43,12 @@ from trainwright.runner.executors.pod_plan import (
     VolumeKind,
     VolumeMount,
 )
+from trainwright.runner.executors.remote_hosts import RemoteHosts
 
 _RECORD: Final = "host-paths.json"
 _LONGEST_TEMPORARY: Final = 40
+# Programs take paths in variables apart at spaces and colons.
+_PLAIN_PATH: Final = re.compile(r"/[\w./+-]*", re.ASCII)
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108
 # hostPath.type -> what must be there; the OrCreate types make it.
 _HOST_TYPES: Final = {
@@ -82,6 +86,7 @@ class PodFolder:
         self._isolation = isolation
         self._volumes = {volume.name: volume for volume in plan.volumes}
         self._host_paths = _HostPaths(temporary=str(_name_temporary(context, plan.uid)))
+        self.remote_hosts = RemoteHosts(context.shared_folder, plan.host_name)
 
     def prepare(self) -> None:
         """Make what all containers share. Raises OSError."""
@@ -91,6 +96,8 @@ class PodFolder:
         self._record()
         Path(self._host_paths.temporary).mkdir(mode=0o700)
         (self.path / "root").mkdir(exist_ok=True)
+        if any(container.remote_start is not None for container in self._plan.containers):
+            self.remote_hosts.prepare()
         with contextlib.suppress(OSError, UnicodeError):
             own = Path("/etc/hosts").read_text(errors="surrogateescape")
             (self.path / "hosts").write_text(self._plan.hosts + own, errors="surrogateescape")
@@ -106,28 +113,27 @@ class PodFolder:
         """Return how to start a container. Raises CannotStart, OSError."""
         if container.obstacle is not None:
             raise CannotStart(container.obstacle.reason, container.obstacle.message)
-        environment = dict(container.environment)
-        if environment.get("TMPDIR") == self._context.environment.get("TMPDIR"):
-            environment["TMPDIR"] = self._host_paths.temporary
-        if self._isolation.mount:
-            return ContainerSetup(
-                isolation=self._isolation,
-                argv=container.arguments,
-                environment=environment,
-                working_directory=container.working_directory,
-                host_name=self._plan.host_name[:64],
-                layout=self._build_layout(container),
-            )
-        moved = self._move_paths(container)
-        return ContainerSetup(
+        moved = {} if self._isolation.mount else self._move_paths(container)
+        inherited = self._context.environment
+        environment = {
+            # What was inherited speaks of the host's own paths.
+            name: value if inherited.get(name) == value else _replace_paths(value, moved)
+            for name, value in container.environment.items()
+        }
+        environment |= self._build_own_variables(container, environment)
+        arguments = [_replace_paths(argument, moved) for argument in container.arguments]
+        if container.remote_start is RemoteStart.SERVER:
+            arguments = [*self.remote_hosts.build_server_command()]
+        setup = ContainerSetup(
             isolation=self._isolation,
-            argv=[_replace_paths(argument, moved) for argument in container.arguments],
-            environment={
-                # What was inherited speaks of the host's own paths.
-                name: value if self._context.environment.get(name) == value else _replace_paths(value, moved)
-                for name, value in environment.items()
-            },
+            argv=arguments,
+            environment=environment,
             working_directory=_replace_paths(container.working_directory, moved),
+        )
+        if not self._isolation.mount:
+            return setup
+        return msgspec.structs.replace(
+            setup, host_name=self._plan.host_name[:64], layout=self._build_layout(container)
         )
 
     def read_termination_file(self, container: ContainerPlan) -> str:
@@ -140,11 +146,27 @@ class PodFolder:
 
     def remove(self) -> None:
         """Remove all but the logs."""
+        self.remote_hosts.withdraw()
         remove_leftovers(self.path)
+
+    def _build_own_variables(
+        self, container: ContainerPlan, environment: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return the variables that lead to paths of this folder, but for those that the pod itself sets."""
+        temporary = self._host_paths.temporary
+        variables = {"TMPDIR": temporary}
+        if container.remote_start is RemoteStart.CLIENT:
+            program = self.remote_hosts.write_client(Path(temporary), self._plan.hosts)
+            variables |= build_client_environment(str(program))
+        inherited = self._context.environment
+        return {
+            name: value for name, value in variables.items() if environment.get(name) == inherited.get(name)
+        }
 
     def _build_layout(self, container: ContainerPlan) -> MountLayout:
         mounts = [Mount(source=self.path / "hosts", target="/etc/hosts")]
         mounts += [self._build_mount(mount) for mount in container.mounts]
+        mounts += self._build_uncovered(container)
         if container.termination_path != "/dev/termination-log":
             file = self._termination_file(container)
             file.write_bytes(b"")
@@ -158,6 +180,18 @@ class PodFolder:
             raise CannotStart("CreateContainerError", str(error)) from error
         self._make_mount_points(layout)
         return layout
+
+    def _build_uncovered(self, container: ContainerPlan) -> list[Mount]:
+        """Return mounts that bring back what processes need of the host and a volume would hide (/tmp)."""
+        needed = [Path(self._host_paths.temporary)]
+        if container.remote_start is not None:
+            needed.append(self.remote_hosts.folder)
+        targets = [Path(os.path.realpath(mount.path)) for mount in container.mounts]
+        return [
+            Mount(source=path, target=str(path))
+            for path in needed
+            if any(Path(os.path.realpath(path)).is_relative_to(target) for target in targets)
+        ]
 
     def _build_mount(self, mount: VolumeMount) -> Mount:
         volume = self._volumes[mount.volume]
@@ -202,6 +236,8 @@ class PodFolder:
             target = Path(mount.path)
             if volume.kind is VolumeKind.MEMORY and target == _SHARED_MEMORY and target.is_dir():
                 continue  # the host's own serves
+            if volume.name == SSH_AUTH_VOLUME and container.remote_start is not None:
+                continue  # no ssh runs here, and this user's own ~/.ssh may be at that path
             source = self._find_source(mount)
             if target.exists() and target.samefile(source):
                 continue
@@ -284,9 +320,9 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _name_temporary(context: PodContext, uid: str) -> Path:
-    """Return a path for the pod's TMPDIR that is short and nobody else's."""
+    """Return a path for the pod's TMPDIR that is short, needs no quotes and is nobody else's."""
     base = context.environment.get("TMPDIR") or "/tmp"  # noqa: S108 (a folder of our own below it, mode 0700)
-    if len(base) > _LONGEST_TEMPORARY or not Path(base).is_dir():
+    if len(base) > _LONGEST_TEMPORARY or not _PLAIN_PATH.fullmatch(base) or not Path(base).is_dir():
         base = "/tmp"  # noqa: S108
     digest = hashlib.sha256(f"{uid} {context.folder}".encode(errors="surrogateescape")).hexdigest()
     return Path(base) / f"tw-{digest[:12]}"

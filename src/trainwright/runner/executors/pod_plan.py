@@ -16,6 +16,7 @@ import msgspec
 from trainwright.api.meta import Json
 from trainwright.api.quantity import QuantityError, parse_quantity
 from trainwright.runner.executor import PodContext
+from trainwright.runner.executors.mpi_pod import RemoteStart, find_remote_start
 from trainwright.runner.executors.pod_env import (
     Machine,
     Missing,
@@ -84,7 +85,8 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One container. `is_sidecar`: an init container that goes on running beside the others.
 
     `rank_base` is the global rank of its first training process, where torchrun tells ranks apart.
-    An empty `arguments` means that the pod leaves the program to the image.
+    An empty `arguments` means that the pod leaves the program to the image. `remote_start` is its part in an
+    MPI job: a server's arguments are those of the sshd that it stands for.
     """
 
     name: str
@@ -99,6 +101,7 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):
     falls_back_to_logs: bool = False
     rank_base: int | None = None
     processes: int | None = None
+    remote_start: RemoteStart | None = None
     obstacle: Obstacle | None = None
 
 
@@ -200,6 +203,7 @@ class _Planner:
             falls_back_to_logs=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
             rank_base=find_rank_base(environment, processes),
             processes=processes,
+            remote_start=find_remote_start(container),
         )
 
     def _plan_mount(self, mount: Json, environment: Mapping[str, str]) -> VolumeMount:

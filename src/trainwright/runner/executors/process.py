@@ -24,11 +24,12 @@ from trainwright.runner.executor import PodContext
 from trainwright.runner.executors.channel import ContainerSetup
 from trainwright.runner.executors.container_run import Backoff, ContainerRun
 from trainwright.runner.executors.isolation import Isolation, separates_pids
+from trainwright.runner.executors.mpi_pod import RemoteStart, find_silent_fault
 from trainwright.runner.executors.output import ContainerOutput, Rotation
 from trainwright.runner.executors.pod_env import Machine, find_rendezvous_hosts
 from trainwright.runner.executors.pod_folder import CannotStart, PodFolder
-from trainwright.runner.executors.pod_plan import CONFIG_ERROR, PodPlan, plan_pod
-from trainwright.runner.executors.readiness import parse_probe
+from trainwright.runner.executors.pod_plan import CONFIG_ERROR, ContainerPlan, PodPlan, plan_pod
+from trainwright.runner.executors.readiness import ReadinessProbe, parse_probe
 from trainwright.runner.executors.trial import choose_isolation
 
 _FINAL: Final = frozenset({"Succeeded", "Failed"})
@@ -165,7 +166,10 @@ class ProcessPodRun:
 
         def run(container: ContainerRun, restarts: Callable[[int], bool]) -> asyncio.Task[None]:
             plan = container.plan
-            probe = parse_probe(plan.readiness_probe, self._plan.address, plan.ports, self._context.ports)
+            if plan.remote_start is RemoteStart.SERVER:
+                probe: ReadinessProbe | None = self._folder.remote_hosts.build_probe()
+            else:
+                probe = parse_probe(plan.readiness_probe, self._plan.address, plan.ports, self._context.ports)
 
             async def build_setup() -> ContainerSetup | None:
                 return await self._build_setup(container, retry_seconds)
@@ -176,7 +180,7 @@ class ProcessPodRun:
                     restarts,
                     backoff,
                     probe,
-                    lambda: self._folder.read_termination_file(plan),
+                    lambda exit_code: self._review(plan, exit_code),
                 ),
                 name=f"container {plan.name}",
             )
@@ -236,6 +240,15 @@ class ProcessPodRun:
     def _restarts_main(self, exit_code: int) -> bool:
         policy = self._plan.restart_policy
         return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+
+    def _review(self, plan: ContainerPlan, exit_code: int) -> tuple[int, str]:
+        """Return the exit code that counts, and what the container said at its end."""
+        if exit_code == 0 and plan.remote_start is RemoteStart.CLIENT:
+            remote = self._folder.remote_hosts
+            nodes, asked, lost = (remote.list_others(f".{mark}") for mark in ("socket", "asked", "lost"))
+            if fault := find_silent_fault(plan.environment, nodes, asked, lost):
+                return 1, fault
+        return exit_code, self._folder.read_termination_file(plan)
 
     async def _build_setup(self, container: ContainerRun, retry_seconds: float) -> ContainerSetup | None:
         """Return how to start the container; as long as something is in the way, show it and look again.
@@ -405,6 +418,7 @@ def _describe_machine(isolation: Isolation) -> Machine:
         memory_bytes=max(0, memory_bytes),
         own_names=isolation.mount,
         is_linux=sys.platform == "linux",
+        is_root=os.geteuid() == 0,
     )
 
 

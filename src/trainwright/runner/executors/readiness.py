@@ -21,11 +21,16 @@ _LONGEST_STATUS_LINE: Final = 4096
 
 
 class ReadinessProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """When and how often to ask, with the defaults of core/v1; `ask` says whether the container is ready."""
+    """When and how often to ask, with the defaults of core/v1; `ask` says whether the container is ready.
+
+    Until it is, it is asked every `first_period_seconds`, where that is shorter: a job may be waiting for
+    nothing else. A kubelet does so too.
+    """
 
     ask: Callable[[ContainerChannel], Awaitable[bool]]
     initial_delay_seconds: float = 0.0
     period_seconds: float = 10.0
+    first_period_seconds: float = 1.0
     timeout_seconds: float = 1.0
     success_threshold: int = 1
     failure_threshold: int = 3
@@ -86,8 +91,8 @@ async def watch_readiness(
         if in_a_row >= (probe.failure_threshold if is_ready else probe.success_threshold):
             is_ready, in_a_row = answer, 0
             report(is_ready)
-        # Not ready yet: ask soon, a job may be waiting for nothing else. A kubelet does so too.
-        await asyncio.sleep(probe.period_seconds if is_ready else min(1.0, probe.period_seconds))
+        first = min(probe.first_period_seconds, probe.period_seconds)
+        await asyncio.sleep(probe.period_seconds if is_ready else first)
 
 
 async def _connects(host: str, port: int, timeout_seconds: float) -> bool:

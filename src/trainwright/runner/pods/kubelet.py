@@ -234,7 +234,7 @@ class _Slot:
     async def follow(self, tools: PodTools, job: JobPaths, devices: tuple[str, ...]) -> None:
         """Start the pod and note what becomes of it, until it has ended."""
         try:
-            self._context = await tools.contexts.build(self.pod, job.pod(self.key.name), devices)
+            self._context = await tools.contexts.build(self.pod, job, devices)
             self._run = await tools.executor.start(self.pod, self._context)
             self._record(job)
             self._started.set()
@@ -258,7 +258,7 @@ class _Slot:
         """Say whether a ConfigMap or Secret for which a container waits has come into being."""
         if self._context is None or not _waits_for_configuration(self.status):
             return False
-        fresh = await contexts.build(self.pod, job.pod(self.key.name), self._context.devices)
+        fresh = await contexts.build(self.pod, job, self._context.devices)
         return (fresh.config_maps, fresh.secrets) != (self._context.config_maps, self._context.secrets)
 
     async def end(self, grace_seconds: float) -> None:

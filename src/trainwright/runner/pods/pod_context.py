@@ -21,7 +21,7 @@ from trainwright.api.constants import (
 from trainwright.api.encoding import parse_object
 from trainwright.api.jobset import JobSet
 from trainwright.api.meta import Json, ObjectKey
-from trainwright.cluster.local.paths import StatePaths
+from trainwright.cluster.local.paths import JobPaths, StatePaths
 from trainwright.cluster.port import Cluster
 from trainwright.errors import NotFound
 from trainwright.runner.controllers.names import build_host_names, get_subdomain
@@ -57,14 +57,15 @@ class PodContexts:
         self._get_port = get_port
         self._trainer_environment = trainer_environment
 
-    async def build(self, pod: Json, folder: Path, devices: tuple[str, ...]) -> PodContext:
-        """Return the context of a pod, whose own folder is given, with these devices."""
+    async def build(self, pod: Json, job: JobPaths, devices: tuple[str, ...]) -> PodContext:
+        """Return the context of a pod of this job with these devices."""
         metadata, spec = pod["metadata"], pod["spec"]
         namespace = metadata.get("namespace") or ""
         labels = metadata.get("labels") or {}
         job_set = await self._get_job_set(namespace, labels.get(JOBSET_NAME, ""))
         return PodContext(
-            folder=folder,
+            folder=job.pod(metadata["name"]),
+            shared_folder=job.shared,
             host_names=build_host_names(job_set) if job_set else (spec.get("hostname") or metadata["name"],),
             subdomain=get_subdomain(job_set) if job_set else spec.get("subdomain") or "",
             working_directory=await self._find_working_directory(namespace, job_set),

@@ -1,0 +1,119 @@
+"""What is different about a pod of an MPI job on one machine. Pure.
+
+On a cluster mpirun reaches the nodes by ssh, and each node runs sshd. Here there is neither: a server of ours
+(`remote_start`) stands for sshd, and mpirun is told to call our client instead of ssh. Everything else, the
+hostfile above all, is as it was rendered.
+
+    container                                              here
+    mounts the job's ssh keys, and runs /usr/sbin/sshd     runs our server instead
+    mounts the job's hostfile (the launcher)               gets the variables below, and fails where mpirun
+                                                           succeeds without having used any node
+    any other                                              runs as it is, an sshd of its own included
+
+The variables give way to those that the pod sets itself. Source: spec 02 section 6 (volumes, environment);
+names of variables by implementation: docs/design/mpi-on-one-machine.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from trainwright.api.meta import Json
+
+SSH_AUTH_VOLUME: Final = "mpi-ssh-auth"
+HOSTFILE_VOLUME: Final = "mpi-hostfile"
+SSH_SERVER: Final = "/usr/sbin/sshd"
+# Of a launcher that means to leave the nodes alone.
+ONE_HOST_ENV: Final = "TRAINWRIGHT_MPI_ONE_HOST"
+
+# Which program starts daemons on other hosts. Open MPI 4; Open MPI 5; MPICH, and Intel MPI by either name.
+_CLIENT_VARIABLES: Final = (
+    "OMPI_MCA_plm_rsh_agent",
+    "PRTE_MCA_plm_ssh_agent",
+    "HYDRA_LAUNCHER_EXEC",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC",
+)
+# A Hydra that finds itself under Slurm or another batch system would start its daemons by that.
+_HYDRA_LAUNCHERS: Final = ("HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")
+_SLOTS: Final = ("OMPI_MCA_orte_set_default_slots", "PRTE_MCA_prte_set_default_slots")
+# What mpirun tells a process about the run that it belongs to. The launcher of a job may itself have been
+# started by another mpirun: with these it would take itself for one of that run's ranks.
+_RUN_PREFIXES: Final = ("OMPI_COMM_WORLD_", "OMPI_MCA_ess", "OMPI_MCA_orte_", "PMIX_", "PMI_")
+
+
+class RemoteStart(StrEnum):
+    """A container's part when mpirun starts programs in other pods."""
+
+    SERVER = "server"
+    CLIENT = "client"
+
+
+def find_remote_start(container: Json) -> RemoteStart | None:
+    """Return the container's part; None for one that has nothing to do with it."""
+    mounted = {mount.get("name") for mount in container.get("volumeMounts") or ()}
+    if SSH_AUTH_VOLUME in mounted and (container.get("command") or [""])[0] == SSH_SERVER:
+        return RemoteStart.SERVER
+    if HOSTFILE_VOLUME in mounted:
+        return RemoteStart.CLIENT
+    return None
+
+
+def build_client_environment(program: str) -> dict[str, str]:
+    """Return what makes each implementation's mpirun call this program instead of ssh."""
+    return dict.fromkeys(_CLIENT_VARIABLES, program) | dict.fromkeys(_HYDRA_LAUNCHERS, "ssh")
+
+
+def build_launcher_defaults(
+    own: Mapping[str, str], nodes: int, cpus: int, *, is_root: bool
+) -> dict[str, str]:
+    """Return what a launcher's container gets because all nodes are one machine; `own` are the pod's.
+
+    - Ranks are bound to no core: each "node" would bind its first rank to the same one, and Open MPI 5
+      refuses more slots than cores.
+    - Open MPI's waiting ranks give way to others where there are more ranks than cores.
+    - Open MPI runs for root only when told so. Who runs jobs as root has decided that already.
+    """
+    defaults = {
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
+        "I_MPI_PIN": "off",
+    }
+    slots = next((own[name] for name in _SLOTS if own.get(name, "").isdigit()), "1")
+    if int(slots) * nodes > cpus:
+        defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    if is_root:
+        defaults |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return defaults
+
+
+def belongs_to_outer_run(variable: str) -> bool:
+    """Say whether an inherited variable is about the mpirun that started whoever submitted the job."""
+    return variable.startswith(_RUN_PREFIXES)
+
+
+def find_silent_fault(
+    environment: Mapping[str, str], nodes: Collection[str], asked: Collection[str], lost: Collection[str]
+) -> str | None:
+    """Return what is wrong with a launcher that ended with 0; None where nothing is.
+
+    `nodes` are the other pods in which our server waits, `asked` those that were asked to start something,
+    `lost` those that ended before what they had been asked to start. Two things happen without a word, and
+    the job would be called complete: an mpirun that does not read the hostfile runs all ranks beside itself,
+    and that of Open MPI 5 ends with 0 when it loses a node.
+    """
+    if lost:
+        return f"mpirun succeeded, but what it ran on {_list(sorted(lost))} was lost with its pod"
+    if not nodes or asked or environment.get(ONE_HOST_ENV) == "allow":
+        return None
+    return (
+        f"the launcher succeeded, but used none of the {len(nodes)} nodes ({_list(sorted(nodes))}): "
+        "mpirun did not read the hostfile. Check that the mpirun on the PATH is of the implementation that "
+        "the runtime names (mlPolicy.mpi.mpiImplementation) and that the command runs mpirun on all hosts; "
+        f"set {ONE_HOST_ENV}=allow in the launcher's environment if one host is meant"
+    )
+
+
+def _list(names: Sequence[Any]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
