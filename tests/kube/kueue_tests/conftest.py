@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import msgspec
@@ -40,6 +40,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def kueue() -> Iterator[Kueue]:
     """Kueue's manager, beside a control plane of its own."""
+    with run_kueue() as kueue:
+        yield kueue
+
+
+@pytest.fixture(scope="session")
+def worker_kueue() -> Iterator[Kueue]:
+    """Kueue of another cluster, with simulated nodes, to which jobs can be sent."""
+    with run_kueue() as kueue, SimulatedNodes(kueue.plane) as nodes:
+        nodes.add(["worker-0"], labels={"pool": "blue"})
+        yield kueue
+
+
+@contextlib.contextmanager
+def run_kueue() -> Iterator[Kueue]:
+    """Run a control plane with a scheduler, our CRDs and webhooks, and Kueue."""
     programs = os.environ.get("TRAINWRIGHT_CLUSTER_PROGRAMS")
     if not programs:
         pytest.skip("NOT TESTED with Kueue: no Kubernetes; `make test` builds one where Go is installed")
@@ -86,7 +101,8 @@ def nodes(control_plane: ControlPlane) -> Iterator[SimulatedNodes]:
     """Two machines in the pool `blue`, and one in the pool `green`, whose taint has to be tolerated."""
     with SimulatedNodes(control_plane) as nodes:
         capacity = {**CAPACITY, "nvidia.com/gpu": "64"}
-        nodes.add(["blue-0", "blue-1"], capacity, {"pool": "blue"})
+        for number in range(2):
+            nodes.add([f"blue-{number}"], capacity, {"pool": "blue", "rack": f"rack-{number}"})
         nodes.add(["green-0"], capacity, {"pool": "green"})
         taint = {"key": "pool", "value": "green", "effect": "NoSchedule"}
         control_plane.call(
@@ -117,7 +133,7 @@ async def operator(
 @pytest.fixture
 def operator_again(
     operator_connection: Connection, namespace: str
-) -> Callable[[], AbstractAsyncContextManager[Running]]:
+) -> Callable[[], contextlib.AbstractAsyncContextManager[Running]]:
     """Start another operator, after the first has ended."""
     return lambda: operating(operator_connection, namespace)
 

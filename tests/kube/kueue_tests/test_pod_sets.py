@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
 from kube.kueue_tests.pods import REPLICATED_JOB_LABEL, SeenPods, sum_requests, watching_pods
 from kube.kueue_tests.queues import Queues
+from kube.kueue_tests.runtimes import after, build_runtime, build_step
 from kube.kwok import EXIT_CODE, RUNS_FOR
-from kube.operating import ANCESTOR, API_VERSION, People, Running, runtime
+from kube.operating import API_VERSION, People, Running
 from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json
 from trainwright.api.quantity import parse_quantity
@@ -22,42 +22,6 @@ from trainwright.runtimes import load_shipped_runtimes
 
 GPU = "nvidia.com/gpu"
 QUOTAS = {"blue": {"cpu": "200", "memory": "1Ti", GPU: "100"}}
-
-
-def build_step(name: str, ancestor: str = "", replicas: int = 1, **job: Any) -> Json:
-    """A replicated job whose container asks for half a CPU and has a sidecar that asks for a quarter."""
-    container = {
-        "name": ancestor if ancestor.endswith("initializer") else "node",
-        "image": "registry.example/a:1",
-        "resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}},
-        "volumeMounts": [{"name": "initializer", "mountPath": "/workspace"}],
-    }
-    sidecar = {
-        "name": "proxy",
-        "image": "registry.example/b:1",
-        "restartPolicy": "Always",
-        "resources": {"requests": {"cpu": "250m"}},
-    }
-    pod = {
-        "restartPolicy": "Never",
-        "initContainers": [sidecar],
-        "containers": [container],
-        "volumes": [{"name": "initializer", "emptyDir": {}}],
-    }
-    labels = {"metadata": {"labels": {ANCESTOR: ancestor}}} if ancestor else {}
-    spec = {"backoffLimit": 0, **job, "template": {"spec": pod}}
-    return {"name": name, "replicas": replicas, "template": {**labels, "spec": spec}}
-
-
-def build_runtime(*steps: Json, **policy: Any) -> Json:
-    plain = runtime("made")
-    spec = {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": list(steps)}}}
-    return {**plain, "spec": spec if policy else {"template": spec["template"]}}
-
-
-def after(step: Json, *names: str) -> Json:
-    """The step, once the named ones are complete."""
-    return {**step, "dependsOn": [{"name": name, "status": "Complete"} for name in names]}
 
 
 INITIALIZERS = [build_step(f"{kind}-initializer", f"{kind}-initializer") for kind in ("dataset", "model")]
@@ -74,6 +38,22 @@ CASES: dict[str, tuple[Json, Json]] = {
     "PyTorch on several nodes": (
         build_runtime(build_step("node", "trainer"), torch={}),
         {"trainer": {"numNodes": 4, "numProcPerNode": 2, "resourcesPerNode": WITH_GPUS}},
+    ),
+    "JAX": (
+        build_runtime(build_step("node", "trainer"), jax={}),
+        {"trainer": {"numNodes": 3, "resourcesPerNode": RESOURCES}},
+    ),
+    "XGBoost": (
+        build_runtime(build_step("node", "trainer"), xgboost={}),
+        {"trainer": {"numNodes": 3, "resourcesPerNode": RESOURCES}},
+    ),
+    "MPI with a launcher that is a node": (
+        build_runtime(build_step("launcher", "trainer"), build_step("node"), mpi={"runLauncherAsNode": True}),
+        {"trainer": {"numNodes": 4, "resourcesPerNode": RESOURCES}},
+    ),
+    "MPI with a launcher apart": (
+        build_runtime(build_step("launcher", "trainer"), build_step("node"), mpi={}),
+        {"trainer": {"numNodes": 3}},
     ),
     "initializers before the nodes": (
         build_runtime(
