@@ -55,6 +55,8 @@ ASKED = (
     ("batch", "jobs", ""),
     ("jobset.x-k8s.io", "jobsets", ""),
     ("jobset.x-k8s.io", "jobsets/status", ""),
+    ("kueue.x-k8s.io", "workloads", ""),
+    ("kueue.x-k8s.io", "workloads/status", ""),
     ("scheduling.x-k8s.io", "podgroups", ""),
     ("scheduling.volcano.sh", "podgroups", ""),
     ("scheduling.k8s.io", "podgroups", ""),
@@ -89,6 +91,7 @@ EVERYWHERE: Rights = {
     ("scheduling.x-k8s.io", "podgroups", ""): READ | {"create", "patch"},
     ("scheduling.volcano.sh", "podgroups", ""): READ | {"create", "patch"},
     ("scheduling.k8s.io", "podgroups", ""): {"get", "create", "patch"},
+    ("kueue.x-k8s.io", "workloads", ""): READ,
     (TRAINER, "trainjobs", ""): READ | {"delete"},
     (TRAINER, "trainjobs/status", ""): {"get", "patch"},
     (TRAINER, "trainjobs/finalizers", ""): {"update"},
@@ -105,15 +108,27 @@ AT_HOME: Rights = {
     ("coordination.k8s.io", "leases", ""): {"create"},
     ("coordination.k8s.io", "leases", LEASE): READ | {"create", "update"},
 }
-EDITOR: Rights = {
+CHILDREN: Rights = {
     ("", "pods", ""): READ,
     ("", "pods/log", ""): READ,
     ("", "events", ""): READ,
+    ("batch", "jobs", ""): READ,
+    ("jobset.x-k8s.io", "jobsets", ""): READ,
+    ("kueue.x-k8s.io", "workloads", ""): READ,
+}
+EDITOR: Rights = {
+    **CHILDREN,
+    ("", "configmaps", ""): {"get", "create", "patch", "delete"},
     (TRAINER, "trainjobs", ""): READ | {"create", "update", "patch", "delete"},
     (TRAINER, "trainingruntimes", ""): READ | {"create", "update", "patch", "delete"},
     (TRAINER, "clustertrainingruntimes", ""): READ,
 }
-VIEWER: Rights = {**EDITOR, (TRAINER, "trainjobs", ""): READ, (TRAINER, "trainingruntimes", ""): READ}
+VIEWER: Rights = {
+    **CHILDREN,
+    (TRAINER, "trainjobs", ""): READ,
+    (TRAINER, "trainingruntimes", ""): READ,
+    (TRAINER, "clustertrainingruntimes", ""): READ,
+}
 ANYBODY: Rights = {(TRAINER, "clustertrainingruntimes", ""): READ}
 
 

@@ -15,6 +15,7 @@ from trainwright.api.batch import Job
 from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, JOB_SET
 from trainwright.api.core import ContainerStatus, Event, Pod
 from trainwright.api.jobset import JobSet
+from trainwright.api.kueue import Workload
 from trainwright.api.meta import Condition
 from trainwright.api.trainjob import TrainJob
 from trainwright.cli.durations import format_age
@@ -36,13 +37,14 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     job_set: JobSet | None = None
     jobs: tuple[Job, ...] = ()
     pods: tuple[Pod, ...] = ()
+    workload: Workload | None = None
     events: tuple[Event, ...] = ()
     node: str = ""
     hidden: tuple[str, ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What one object says: `layer` is TrainJob, Runtime, JobSet, Job, Pod, Container, Node."""
+    """What one object says: `layer` is TrainJob, Runtime, Workload, JobSet, Job, Pod, Container, Node."""
 
     layer: str
     name: str
@@ -60,6 +62,9 @@ def list_findings(chain: Chain) -> list[Finding]:
     """Return what each object says, from the TrainJob down; of many pods those that are worst."""
     findings = [_find_train_job(chain.train_job), _find_runtime(chain.train_job)]
     findings += [Finding(kind, "-", "you have no right to see it") for kind in chain.hidden]
+    if chain.workload is not None:
+        says = _describe_workload(chain.workload)
+        findings.append(Finding("Workload", chain.workload.metadata.name, says))
     if chain.job_set is not None:
         findings.append(Finding("JobSet", chain.job_set.metadata.name, _describe_job_set(chain.job_set)))
     elif JOB_SET not in chain.hidden:
@@ -157,6 +162,21 @@ def _explain_missing_job_set(train_job: TrainJob) -> str:
     if train_job.spec is not None and train_job.spec.suspend:
         return "not made yet: the job is suspended"
     return "not made yet"
+
+
+def _describe_workload(workload: Workload) -> str:
+    """Return what is true of a Workload, and what is not yet; its messages are in the cause."""
+    held = {c.type: c for c in workload.status.conditions or ()}
+    words = [
+        f"{c.type}: {c.reason}"
+        for c in held.values()
+        if c.status == "True" and c.type in {"Evicted", "Finished", "Admitted", "PodsReady"}
+    ]
+    reserved = held.get("QuotaReserved")
+    if reserved is None or reserved.status != "True":
+        words.append(f"no quota reserved{f': {reserved.reason}' if reserved and reserved.reason else ''}")
+    queue = f"in LocalQueue {workload.spec.queue_name}" if workload.spec.queue_name else "in no queue"
+    return ", ".join([queue, *words])
 
 
 def _describe_job_set(job_set: JobSet) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from trainwright.api.constants import GROUP, JOBSET_GROUP
+from trainwright.api.kueue import KUEUE_GROUP
 from trainwright.api.meta import Json
 from trainwright.manifests.names import (
     CERTIFICATE_SECRET,
@@ -52,6 +53,8 @@ OPERATOR_RULES: Final[tuple[Json, ...]] = (
     _rule("scheduling.x-k8s.io", "podgroups", *_READ, "create", "patch"),
     _rule("scheduling.volcano.sh", "podgroups", *_READ, "create", "patch"),
     _rule("scheduling.k8s.io", "podgroups", "get", "create", "patch"),
+    # Why a job waits in its queue.
+    _rule(KUEUE_GROUP, "workloads", *_READ),
     _rule(GROUP, "trainjobs", *_READ, "delete"),
     # Finalizers that older versions of the peer left behind are taken away.
     _rule(GROUP, "clustertrainingruntimes trainingruntimes", *_READ, "patch"),
@@ -84,12 +87,23 @@ OPERATOR_NAMESPACE_RULES: Final[tuple[Json, ...]] = (
     _rule("coordination.k8s.io", "leases", "create"),
 )
 
-_PODS: Final = _rule("", "pods pods/log events", *_READ)
+# What `explain` and `logs` look at.
+_READ_CHILDREN: Final[tuple[Json, ...]] = (
+    _rule("", "pods pods/log events", *_READ),
+    _rule("batch", "jobs", *_READ),
+    _rule(JOBSET_GROUP, "jobsets", *_READ),
+    _rule(KUEUE_GROUP, "workloads", *_READ),
+)
 _EDIT_RULES: Final[tuple[Json, ...]] = (
     _rule(GROUP, "trainjobs trainingruntimes", *_READ, "create", "delete", "patch", "update"),
-    _PODS,
+    *_READ_CHILDREN,
+    # The code that `run` sends along; what it cannot use after all, it takes away again.
+    _rule("", "configmaps", "create", "delete", "get", "patch"),
 )
-_VIEW_RULES: Final[tuple[Json, ...]] = (_rule(GROUP, "trainjobs trainingruntimes", *_READ), _PODS)
+_VIEW_RULES: Final[tuple[Json, ...]] = (
+    _rule(GROUP, "trainjobs trainingruntimes", *_READ),
+    *_READ_CHILDREN,
+)
 
 
 def build_operator_access(settings: InstallSettings) -> list[Json]:
