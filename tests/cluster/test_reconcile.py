@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -17,6 +18,9 @@ from trainwright.cluster.reconcile import observe, reconcile, sweep_snapshots
 from trainwright.control.actions import Delete, Emit, Patch, PatchStatus, RequeueAfter
 from trainwright.control.seen import Refusal
 from trainwright.errors import Forbidden, NotFound
+from trainwright.frameworks import FRAMEWORKS, is_chosen
+from trainwright.frameworks.plain import Plain
+from trainwright.render import render
 
 KEY = ObjectKey("TrainJob", "default", "demo")
 JOB_SET = ObjectKey("JobSet", "default", "demo")
@@ -150,6 +154,27 @@ async def test_a_job_gets_a_snapshot_a_job_set_and_a_status(cluster, clock):
     status = (await cluster.get(KEY))["status"]
     (snapshot,) = (await cluster.list("ConfigMap", "default")).items
     assert snapshot["metadata"]["name"] == f"trainer-runtime-{status['runtimeSnapshot']['hash']}"
+
+
+class Others(Plain):
+    """A framework of another package that needs nothing."""
+
+    name = "others"
+
+    def is_active(self, policy):
+        return is_chosen(policy, self.name)
+
+
+async def test_frameworks_of_other_packages_come_with_the_render(cluster, clock):
+    chosen = {**RUNTIME["spec"], "mlPolicy": {"custom": {"framework": "others"}}}
+    await cluster.create({**RUNTIME, "spec": chosen})
+    await cluster.create(demo())
+    await reconcile(cluster, KEY, clock)
+    with pytest.raises(NotFound):
+        await cluster.get(JOB_SET)
+    clock.now += timedelta(minutes=1)
+    await reconcile(cluster, KEY, clock, render=partial(render, frameworks=(*FRAMEWORKS, Others())))
+    assert (await cluster.get(JOB_SET))["metadata"]["name"] == "demo"
 
 
 async def test_reconciling_twice_writes_nothing(cluster, clock):

@@ -5,7 +5,7 @@ Source: spec 01 sections 1.5, 2.5 and 2.6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 from trainwright.admission.derived_names import list_derived_names
@@ -31,7 +31,7 @@ from trainwright.api.runtime import MLPolicy, Runtime, RuntimeSpec
 from trainwright.api.schema import check_object
 from trainwright.api.shapes import Findings
 from trainwright.field_errors import FieldError, Rule
-from trainwright.frameworks import find_unsupported
+from trainwright.frameworks import FRAMEWORKS, Framework, find_unsupported
 from trainwright.gang import list_queue_warnings
 from trainwright.template.pod_sets import count_pods
 from trainwright.template.replicated_jobs import (
@@ -57,10 +57,16 @@ def default_runtime(runtime: RuntimeT) -> RuntimeT:
     return fill_schema_defaults(runtime)
 
 
-def validate_runtime(runtime: Runtime, old: Runtime | None = None) -> Verdict:  # noqa: ARG001 (see below)
+def validate_runtime(
+    runtime: Runtime,
+    old: Runtime | None = None,  # noqa: ARG001 (see below)
+    *,
+    frameworks: Sequence[Framework] = FRAMEWORKS,
+) -> Verdict:
     """Return what is wrong with a runtime, and what its author should know.
 
     `old` is the object before an update. Nothing about a runtime is immutable: jobs that began hold a copy.
+    `frameworks` are those that there are.
     """
     findings = Findings()
     body = check_object(type(runtime), build_object(runtime), findings)
@@ -81,7 +87,7 @@ def validate_runtime(runtime: Runtime, old: Runtime | None = None) -> Verdict:  
     warnings = [
         *list_deprecation(runtime, f'{runtime.kind} "{runtime.metadata.name}"'),
         *(str(warning) for warning in findings.warnings),
-        *(str(error) for error in find_unsupported(policy, "spec.mlPolicy")),
+        *(str(error) for error in find_unsupported(policy, "spec.mlPolicy", frameworks)),
         *list_queue_warnings(spec.pod_group_policy, spec.template.metadata if spec.template else None),
         *(str(error) for error in find_unmounted_claims(job_set, JOB_SET_PATH)),
         *_list_warnings(job_set),

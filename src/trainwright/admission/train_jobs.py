@@ -37,7 +37,7 @@ from trainwright.api.shapes import Findings
 from trainwright.api.trainjob import RuntimeRef, TrainJob, TrainJobSpec
 from trainwright.api.wording import suggest
 from trainwright.field_errors import FieldError, Rule
-from trainwright.frameworks import list_framework_warnings, validate_frameworks
+from trainwright.frameworks import FRAMEWORKS, Framework, list_framework_warnings, validate_frameworks
 from trainwright.gang import find_gang_errors, list_gang_warnings
 from trainwright.template.layout import JobLayout, build_layout
 from trainwright.template.replicated_jobs import list_replicated_jobs
@@ -52,12 +52,14 @@ def validate_train_job(
     old: TrainJob | None = None,
     job_set: JobSet | None = None,
     known_runtimes: Sequence[str] = (),
+    *,
+    frameworks: Sequence[Framework] = FRAMEWORKS,
 ) -> Verdict:
     """Return everything that is wrong with a TrainJob that has its defaults, and what to warn about.
 
     `runtime` is the one that `runtimeRef` names, None where there is none; on an update, `old` is the stored
     object, `runtime` the runtime as the job began with it, and `job_set` the job's JobSet. `known_runtimes`
-    are named to whoever asks for one that does not exist.
+    are named to whoever asks for one that does not exist. `frameworks` are those that there are.
     """
     invalid, is_readable = _check_schema(job)
     if not is_readable:  # what follows relies on the shape of what it reads
@@ -77,7 +79,7 @@ def validate_train_job(
             warnings += list_deprecation(runtime, name)
         is_relevant = old is None or old.spec is None or has_relevant_change(job.spec, old.spec)
         if is_relevant and not reference_errors:
-            over = _check_over_runtime(job, runtime, old, known_runtimes)
+            over = _check_over_runtime(job, runtime, old, known_runtimes, frameworks)
             denied += over.denied
             warnings += over.warnings
         if old is not None and old.spec is not None:
@@ -125,7 +127,11 @@ def _list_own_warnings(spec: TrainJobSpec) -> Iterator[str]:
 
 
 def _check_over_runtime(
-    job: TrainJob, runtime: Runtime | None, old: TrainJob | None, known_runtimes: Sequence[str]
+    job: TrainJob,
+    runtime: Runtime | None,
+    old: TrainJob | None,
+    known_runtimes: Sequence[str],
+    frameworks: Sequence[Framework],
 ) -> Verdict:
     """Return what the job cannot be over this runtime."""
     assert job.spec is not None  # noqa: S101 (narrows the type)
@@ -148,7 +154,7 @@ def _check_over_runtime(
         *find_initializer_errors(job.spec.initializer, layout, runtime),
         *find_target_errors(template, patches),
         *_check_resources(layout),
-        *validate_frameworks(layout),
+        *validate_frameworks(layout, frameworks),
         *find_gang_errors(spec.pod_group_policy, layout.template.metadata, patches),
         *_move_to_reference(_find_job_set_errors(layout), runtime),
     ]
@@ -156,7 +162,7 @@ def _check_over_runtime(
         denied.append(name_error)
     trainer = layout.trainer_pod_set.name if layout.trainer_pod_set else None
     warnings = [
-        *list_framework_warnings(layout),
+        *list_framework_warnings(layout, frameworks),
         *list_gang_warnings(spec.pod_group_policy, layout.template.spec or {}, trainer),
         *list_mount_warnings(layout, patches),
     ]

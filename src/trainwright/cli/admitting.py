@@ -31,6 +31,7 @@ from trainwright.cli.targets import AdmissionSource
 from trainwright.cluster.observe import observe
 from trainwright.errors import Forbidden, InvalidObject, NotFound
 from trainwright.field_errors import FieldError, Rule
+from trainwright.plugins import load_frameworks
 
 # Whose fields those are that files set.
 FIELD_MANAGER = "trainwright"
@@ -88,7 +89,10 @@ def admit_new(train_job: TrainJob, runtime: Runtime, known: Iterable[KnownRuntim
     """Check a job that was made here; return the warnings. Raises InvalidObject."""
     stored = default_train_job(train_job, None, datetime.now(UTC))
     verdict = validate_train_job(
-        stored, runtime, known_runtimes=[entry.runtime.metadata.name for entry in known]
+        stored,
+        runtime,
+        known_runtimes=[entry.runtime.metadata.name for entry in known],
+        frameworks=load_frameworks(),
     )
     if verdict.errors:
         raise InvalidObject(verdict.errors)
@@ -129,7 +133,7 @@ async def _admit(
         if old is not None and is_shipped(old):
             admitted = msgspec.structs.replace(admitted, old=None, gives_way=old)
         before = None if admitted.old is None else parse_object(admitted.old, type(item.value))
-        return admitted, validate_runtime(default_runtime(item.value), before)
+        return admitted, validate_runtime(default_runtime(item.value), before, frameworks=load_frameworks())
     return admitted, Verdict()
 
 
@@ -156,7 +160,9 @@ async def _admit_train_job(
     runtime = found.get(build_runtime_key(train_job))
     names = sorted({key.name for key in found if key.kind == build_runtime_key(train_job).kind})
     stored = default_train_job(train_job, None, datetime.now(UTC))
-    return replace(admitted, runtime=runtime), validate_train_job(stored, runtime, known_runtimes=names)
+    return replace(admitted, runtime=runtime), validate_train_job(
+        stored, runtime, known_runtimes=names, frameworks=load_frameworks()
+    )
 
 
 def _annotate(target: AdmissionSource, body: Json, old: Json | None) -> Json:
@@ -181,7 +187,10 @@ async def _check_update(
     # An object that was stored before it was defaulted does not change by being defaulted.
     before = default_train_job(old, None, now)
     after = default_train_job(new, before, now)
-    return validate_train_job(after, runtime, before, seen.job_set if seen else None), runtime
+    verdict = validate_train_job(
+        after, runtime, before, seen.job_set if seen else None, frameworks=load_frameworks()
+    )
+    return verdict, runtime
 
 
 def _is_missing_runtime(error: FieldError) -> bool:

@@ -6,6 +6,7 @@ from trainwright.api.meta import Json
 from trainwright.api.trainjob import TrainJob
 from trainwright.cli.admitting import Admitted
 from trainwright.cli.manifests import InvalidManifests
+from trainwright.plugins import load_frameworks
 from trainwright.render import RenderError, render
 
 
@@ -17,7 +18,7 @@ def render_admitted(admitted: Admitted) -> list[Json]:
         if not isinstance(item.value, TrainJob) or item.runtime is None:
             continue
         try:
-            children += render(item.value, item.runtime)
+            children += render(item.value, item.runtime, frameworks=load_frameworks())
         except RenderError as error:
             mistakes.append(f"{item.source}: TrainJob {item.value.metadata.name!r}: {error}")
     if mistakes:

@@ -18,9 +18,11 @@ from trainwright.cluster.perform import Outcome, perform
 from trainwright.cluster.port import Cluster, Writer
 from trainwright.control.actions import Delete
 from trainwright.control.decide import MIN_RETRY_SECONDS, decide
-from trainwright.control.seen import Refusal
+from trainwright.control.lifecycle import Render
+from trainwright.control.seen import Seen
 from trainwright.control.snapshot import find_unused_snapshots
 from trainwright.errors import Conflict, NotFound
+from trainwright.render import render as render_train_job
 
 __all__ = [
     "Outcome",
@@ -41,14 +43,18 @@ async def reconcile(
     clock: Callable[[], datetime],
     *,
     deleted_job_set: JobSet | None = None,
+    render: Render = render_train_job,
 ) -> float | None:
     """Bring one TrainJob a step further; return after how many seconds to look again, None for not at all.
 
-    Reads through the port. Snapshots that nobody uses any more go when the TrainJob is gone.
+    Reads through the port. Snapshots that nobody uses any more go when the TrainJob is gone. `render` makes
+    the children of a TrainJob; another one knows more frameworks.
     """
     source = PortSource(cluster)
     for _ in range(_ATTEMPTS):
-        outcome = await reconcile_from(source, cluster, key, clock, deleted_job_set=deleted_job_set)
+        outcome = await reconcile_from(
+            source, cluster, key, clock, deleted_job_set=deleted_job_set, render=render
+        )
         if outcome is None:
             await sweep_snapshots(cluster, key.namespace, clock())
             return None
@@ -64,6 +70,7 @@ async def reconcile_from(
     clock: Callable[[], datetime],
     *,
     deleted_job_set: JobSet | None = None,
+    render: Render = render_train_job,
 ) -> Outcome | None:
     """Observe, decide and perform; None where there is no TrainJob, or none any more.
 
@@ -71,12 +78,14 @@ async def reconcile_from(
     the status, and tried again later. An outcome that is stale wants another look at once. Raises what
     `perform` and the reads raise when the target is out of reach.
     """
-    outcome = await _pass(source, cluster, key, clock, None, deleted_job_set)
+    seen = await observe_from(source, key, refusal=None, deleted_job_set=deleted_job_set)
+    outcome = await _pass(seen, cluster, key, clock, render)
     if outcome is None or outcome.refusal is None:
         return outcome
     # Decided again with the refusal, which only tells it: a write that was refused waits.
     await source.catch_up(key)
-    told = await _pass(source, cluster, key, clock, outcome.refusal, deleted_job_set)
+    seen = await observe_from(source, key, refusal=outcome.refusal, deleted_job_set=deleted_job_set)
+    told = await _pass(seen, cluster, key, clock, render)
     if told is not None and told.refusal is not None:
         return Outcome(refusal=told.refusal, requeue_after=MIN_RETRY_SECONDS)
     return told
@@ -104,19 +113,13 @@ async def delete_snapshots(cluster: Writer, unused: Iterable[ConfigMap]) -> None
 
 
 async def _pass(
-    source: Source,
-    cluster: Writer,
-    key: ObjectKey,
-    clock: Callable[[], datetime],
-    refusal: Refusal | None,
-    deleted_job_set: JobSet | None,
+    seen: Seen | None, cluster: Writer, key: ObjectKey, clock: Callable[[], datetime], render: Render
 ) -> Outcome | None:
-    """Observe, decide and perform once; None where there is no TrainJob, or none any more."""
-    seen = await observe_from(source, key, refusal=refusal, deleted_job_set=deleted_job_set)
+    """Decide and perform once; None where there is no TrainJob, or none any more."""
     if seen is None:
         return None
     now = clock()
-    actions = decide(seen, now)
+    actions = decide(seen, now, render)
     outcome = await perform(cluster, actions, now, observed=seen.train_job)
     ends_itself = any(isinstance(action, Delete) and action.key == key for action in actions)
     return None if ends_itself and outcome.refusal is None else outcome

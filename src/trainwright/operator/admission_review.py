@@ -33,6 +33,7 @@ from trainwright.api.schema import check_object
 from trainwright.api.shapes import Findings
 from trainwright.api.trainjob import TrainJob
 from trainwright.field_errors import FieldError, Rule
+from trainwright.frameworks import FRAMEWORKS, Framework
 
 REVIEW_API_VERSION: Final = "admission.k8s.io/v1"
 MAX_CAUSES: Final = 100  # of one answer; nobody reads more, and the API server cuts long answers off
@@ -204,12 +205,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about the surroundings of a TrainJob.
 
     `runtime` is the one that it refers to, on an update as the job began with it; `job_set` is its JobSet;
-    `known_runtimes` are told to whoever asks for one that does not exist.
+    `known_runtimes` are told to whoever asks for one that does not exist; `frameworks` are those there are.
     """
 
     runtime: Runtime | None = None
     job_set: JobSet | None = None
     known_runtimes: tuple[str, ...] = ()
+    frameworks: tuple[Framework, ...] = FRAMEWORKS
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,7 +266,12 @@ def validate_reviewed(change: Change, review: Review, facts: Facts) -> Answer:
         verdict = Verdict(invalid=change.errors)
     else:
         verdict = validate_over_runtime(
-            change.job, facts.runtime, change.old, facts.job_set, facts.known_runtimes
+            change.job,
+            facts.runtime,
+            change.old,
+            facts.job_set,
+            facts.known_runtimes,
+            frameworks=facts.frameworks,
         )
     if review.keeps_spec:
         return Answer(warnings=verdict.warnings)
@@ -274,7 +281,7 @@ def validate_reviewed(change: Change, review: Review, facts: Facts) -> Answer:
 # -- runtimes ----------------------------------------------------------------------------------------------
 
 
-def validate_reviewed_runtime(review: Review) -> Answer:
+def validate_reviewed_runtime(review: Review, frameworks: Sequence[Framework] = FRAMEWORKS) -> Answer:
     """Return the answer of the validators of both kinds of runtimes, for a review that is not settled."""
     assert review.object is not None  # noqa: S101 (narrows the type)
     kind = _RUNTIMES[review.kind]
@@ -283,7 +290,7 @@ def validate_reviewed_runtime(review: Review) -> Answer:
         verdict = Verdict(invalid=errors)
     else:
         runtime = default_runtime(parse_object(stored, kind))
-        verdict = validate_runtime(runtime)
+        verdict = validate_runtime(runtime, frameworks=frameworks)
     if review.keeps_spec:
         return Answer(warnings=verdict.warnings)
     return _build_answer(verdict)

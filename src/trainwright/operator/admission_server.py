@@ -23,6 +23,7 @@ from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.kube.transport import Transport
 from trainwright.cluster.observe import RUNTIME_KINDS
 from trainwright.errors import NotFound, UsageError
+from trainwright.frameworks import FRAMEWORKS, Framework
 from trainwright.operator.cache_source import CacheSource
 from trainwright.operator.certificate_files import follow_files
 from trainwright.operator.configuration import Configuration
@@ -47,6 +48,7 @@ class AdmissionServer:
         cluster: KubeCluster,
         clock: Callable[[], datetime],
         metrics: Metrics,
+        frameworks: tuple[Framework, ...] = FRAMEWORKS,
     ) -> None:
         options, warnings = read_tls_settings(configuration.tls)
         for warning in warnings:
@@ -55,7 +57,9 @@ class AdmissionServer:
         self._configuration = configuration
         self._cluster = cluster
         self._clock = clock
-        self._webhooks = Webhooks(source, self._read_runtime, clock, metrics.count_review)
+        self._webhooks = Webhooks(
+            source, self._read_runtime, clock, metrics.count_review, frameworks=frameworks
+        )
         self._ready = asyncio.Event()
 
     def build_server(self) -> Server:

@@ -17,6 +17,7 @@ import gc
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -35,6 +36,7 @@ from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.flow import LimitedTransport
 from trainwright.cluster.kube.leader import LeaderElection, LeaseLost, LeaseSettings
 from trainwright.cluster.kube.transport import AiohttpTransport, AnswerListener, Transport
+from trainwright.frameworks import FRAMEWORKS, Framework
 from trainwright.operator.admission_server import AdmissionServer
 from trainwright.operator.caches import Caches
 from trainwright.operator.configuration import Configuration, parse_bind_address
@@ -46,6 +48,7 @@ from trainwright.operator.profiling import Profiler
 from trainwright.operator.runtimes import RuntimeController
 from trainwright.operator.servers import Check, Server, build_health_app, build_metrics_app
 from trainwright.operator.train_jobs import TrainJobController
+from trainwright.render import render as render_train_job
 
 log = structlog.get_logger(__name__)
 
@@ -58,13 +61,15 @@ Connect = Callable[[Connection, AnswerListener], contextlib.AbstractAsyncContext
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How to run.
 
-    `namespace` is the one to watch, None for all; `identity` tells this replica from others.
+    `namespace` is the one to watch, None for all; `identity` tells this replica from others; `frameworks` are
+    those that runtimes may choose.
     """
 
     configuration: Configuration
     connection: Connection
     identity: str
     namespace: str | None = None
+    frameworks: tuple[Framework, ...] = FRAMEWORKS
 
 
 async def run_operator(settings: Settings) -> int:
@@ -115,7 +120,12 @@ class Operator:
                 *self._build_runtime_controllers(caches, cluster),
             ]
             admission = AdmissionServer(
-                self._configuration, train_jobs.source, cluster, _get_now, self.metrics
+                self._configuration,
+                train_jobs.source,
+                cluster,
+                _get_now,
+                self.metrics,
+                self._settings.frameworks,
             )
 
             async def work() -> None:
@@ -192,7 +202,8 @@ class Operator:
 
     def _build_train_job_controller(self, caches: Caches, cluster: KubeCluster) -> TrainJobController:
         workers = self._configuration.get_workers(f"{TRAIN_JOB}.{GROUP}")
-        return TrainJobController(caches, cluster, _get_now, workers, self.metrics)
+        render = partial(render_train_job, frameworks=self._settings.frameworks)
+        return TrainJobController(caches, cluster, _get_now, workers, self.metrics, render)
 
     def _build_runtime_controllers(self, caches: Caches, cluster: KubeCluster) -> list[RuntimeController]:
         workers = self._configuration.get_workers

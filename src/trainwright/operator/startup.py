@@ -15,6 +15,7 @@ from trainwright.errors import UsageError
 from trainwright.operator.configuration import Configuration, parse_configuration
 from trainwright.operator.feature_gates import parse_feature_gates, resolve_feature_gates
 from trainwright.operator.process import Settings
+from trainwright.plugins import load_frameworks
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +49,7 @@ def build_settings(
         # As the peer names its replicas: a host may have had an earlier process of ours.
         identity=f"{environment.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}",
         namespace=namespace or None,
+        frameworks=load_frameworks(),
     )
 
 

@@ -18,6 +18,7 @@ from trainwright.api.meta import ObjectKey
 from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.kube.errors import ApiError
 from trainwright.cluster.reconcile import delete_snapshots, reconcile_from
+from trainwright.control.lifecycle import Render
 from trainwright.control.snapshot import find_unused_snapshots
 from trainwright.errors import TargetUnreachable
 from trainwright.operator.cache_source import CacheSource
@@ -27,6 +28,7 @@ from trainwright.operator.expectations import PATIENCE_SECONDS, Expectations
 from trainwright.operator.metrics import Metrics
 from trainwright.operator.stored import open_train_job
 from trainwright.operator.tracked import Ledger, SharedSnapshots, TrackedWriter
+from trainwright.render import render as render_train_job
 
 log = structlog.get_logger(__name__)
 
@@ -44,10 +46,12 @@ class TrainJobController:
         clock: Callable[[], datetime],
         workers: int,
         metrics: Metrics,
+        render: Render = render_train_job,
     ) -> None:
         self._caches = caches
         self._cluster = cluster
         self._clock = clock
+        self._render = render
         self._expectations = Expectations()
         self.source = CacheSource(caches, cluster, self._expectations)
         self._controller = Controller(NAME, self._reconcile, workers, metrics)
@@ -83,6 +87,7 @@ class TrainJobController:
             key,
             self._clock,
             deleted_job_set=self._caches.get_deleted_job_set(key.namespace, key.name),
+            render=self._render,
         )
         if outcome is None:
             return None

@@ -25,6 +25,7 @@ from trainwright.api.trainjob import TrainJob
 from trainwright.cluster.observe import build_runtime_key
 from trainwright.control.snapshot import find_snapshot, list_snapshot_names
 from trainwright.errors import UserError
+from trainwright.frameworks import FRAMEWORKS, Framework
 from trainwright.manifests.names import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from trainwright.operator.admission_review import (
     Answer,
@@ -87,12 +88,14 @@ class Webhooks:
         clock: Callable[[], datetime],
         listener: AnswerListener | None = None,
         live_read_seconds: float = LIVE_READ_SECONDS,
+        frameworks: tuple[Framework, ...] = FRAMEWORKS,
     ) -> None:
         self._lookup = lookup
         self._read_runtime = read_runtime
         self._clock = clock
         self._listener = listener
         self._live_read_seconds = live_read_seconds
+        self._frameworks = frameworks
 
     def build_app(self) -> web.Application:
         """Return the application; serve it with TLS."""
@@ -131,7 +134,7 @@ class Webhooks:
         return default_reviewed(read_change(review), review, self._clock())
 
     async def _validate_runtime(self, review: Review) -> Answer:
-        return validate_reviewed_runtime(review)
+        return validate_reviewed_runtime(review, self._frameworks)
 
     async def _validate(self, review: Review) -> Answer:
         change = read_change(review)
@@ -160,7 +163,7 @@ class Webhooks:
         job_set = None
         if old is not None:
             job_set = await self._lookup.find_job_set(review.namespace, job.metadata.name)
-        return Facts(runtime=runtime, job_set=job_set)
+        return Facts(runtime=runtime, job_set=job_set, frameworks=self._frameworks)
 
     async def _find_begun_with(self, job: TrainJob, runtime: Runtime | None) -> Runtime | None:
         """Return the runtime as the job began with it, None where it has not begun."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 
@@ -12,6 +13,8 @@ from trainwright.cluster.local.paths import StatePaths
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.cluster.reconcile import reconcile
 from trainwright.errors import StateDirectoryError
+from trainwright.plugins import load_frameworks
+from trainwright.render import render
 from trainwright.runner.controllers.shell import Controllers
 from trainwright.runner.executor import Executor
 from trainwright.runner.pods.pod_context import Surroundings
@@ -63,7 +66,7 @@ async def supervise(
                 cluster=cluster,
                 paths=paths,
                 executor=build_executor(),
-                reconcile=reconcile,
+                reconcile=partial(reconcile, render=partial(render, frameworks=load_frameworks())),
                 devices=PodDevices(paths.root, surroundings.environment),
                 log=SupervisorLog(log, read_clock),
                 clock=read_clock,
