@@ -48,13 +48,14 @@ test: .venv/ready
 	@$(PYTEST_ALL) -m 'not node'
 
 test-full: .venv/ready
-	@scripts/system-packages && $(PYTEST_ALL)
+	@scripts/system-packages && export TRAINWRIGHT_SDK_ENV=$$(scripts/environment sdk) && $(PYTEST_ALL)
 
 bench: .venv/ready
 	@train=$$(scripts/environment train) && TRAINWRIGHT_TRAIN_ENV=$$train $(BIN)/python benchmarks/run.py
 
 cluster: .venv/ready
-	@scripts/system-packages && programs=$$(scripts/cluster-programs) && train=$$(scripts/environment train) && \
+	@scripts/system-packages && train=$$(scripts/environment train) && \
+	programs=$$(scripts/cluster-programs coredns etcd jobset kubernetes) && \
 	TRAINWRIGHT_TRAIN_ENV=$$train $(BIN)/python scripts/cluster.py start $$programs
 
 cluster-stop: .venv/ready

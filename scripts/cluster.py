@@ -5,8 +5,8 @@
 
 `start` leaves one node with the operator of the working tree and the shipped runtimes, and prints the line
 that makes kubectl and trainwright use it. Where one runs already it brings operator and runtimes up to date.
-TRAINWRIGHT_TRAIN_ENV names the environment whose packages the pods see (scripts/environment train prints one);
-without it they have Python alone. Both may be called again at any time.
+TRAINWRIGHT_TRAIN_ENV names the environment whose packages the pods see, as `scripts/environment train` prints
+it; without it they have Python alone. Both may be called again at any time.
 """
 
 from __future__ import annotations

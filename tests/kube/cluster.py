@@ -22,12 +22,14 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 import psutil
+import yaml
 
 from kube.control_plane import ControlPlane, Variant
 from kube.images import BASE_IMAGE, ImageNotBuilt, build_images
 from kube.installing import install_our_crds
 from kube.namespaces import DIE_WITH_PARENT, Walls, claim_link, delete_link, remove_traces, run_inside
 from kube.node import Node, list_missing
+from trainwright.manifests.names import DEFAULT_NAMESPACE
 
 BACKGROUND = "background"  # the name of the one cluster that `make cluster` leaves running
 # A user without any right but those that everybody has, until somebody gives them a role.
@@ -36,6 +38,15 @@ PERSON = "person"
 # In the environment of every process that a cluster starts: they are found by it when nobody else knows them.
 MARK = "TRAINWRIGHT_CLUSTER_FOLDER"
 
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{DEFAULT_NAMESPACE}"]},
+        {"level": "None"},
+    ],
+}
 _PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "coredns")
 
 
@@ -90,6 +101,11 @@ class Cluster:
         """The kubeconfig of an administrator."""
         return self.plane.kubeconfig()
 
+    @property
+    def audit_log(self) -> Path:
+        """What an installed operator sent to the API server, a line of JSON for each request."""
+        return self.folder / "audit.log"
+
     def call(self, method: str, path: str, body: object = None, **options: str) -> Any:
         """Send one request as administrator and return the decoded answer."""
         return self.plane.call(method, path, body, **options)
@@ -120,8 +136,11 @@ class Cluster:
         stack.callback(walls.end)
         walls.start_init()
         self.node = node = Node(walls, self._programs)
+        policy = self.folder / "audit-policy.yaml"
+        policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
+        audit = (f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}")
         self.plane = ControlPlane(
-            self._programs, _make(self.folder / "control-plane"), _build_variant(walls, launcher)
+            self._programs, _make(self.folder / "control-plane"), _build_variant(walls, launcher, audit)
         )
         with ThreadPoolExecutor(1, "containerd") as pool:
             containers = pool.submit(node.start_containerd, images)
@@ -247,7 +266,7 @@ def take_down(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _build_variant(walls: Walls, launcher: tuple[str, ...]) -> Variant:
+def _build_variant(walls: Walls, launcher: tuple[str, ...], audit: tuple[str, ...]) -> Variant:
     return Variant(
         address=str(walls.addresses.machine),
         authorization="Node,RBAC",
@@ -257,6 +276,7 @@ def _build_variant(walls: Walls, launcher: tuple[str, ...]) -> Variant:
             "--allow-privileged=true",
             # For logs and exec: nobody outside of the node knows its name.
             "--kubelet-preferred-address-types=InternalIP",
+            *audit,
         ),
         controllers="*",
         users={
