@@ -1,7 +1,8 @@
 """How long does it take to make a TrainJob into the objects to apply, for few nodes and for many?
 
 Data: the shipped torch runtime with 4 and with 10,000 nodes; the same with 20 more containers of 20
-variables each and three patches. Baseline: encoding and decoding the rendered objects once as JSON, which
+variables each and three patches; MPI with 10,000 nodes and the longest name that they leave room for, whose
+hostfile needs three ConfigMaps. Baseline: encoding and decoding the rendered objects once as JSON, which
 is the least that whoever applies them pays as well. Bias: job and runtime are structs already, as they are
 in the operator's caches and after reading a file; reading YAML costs more than all of this. The baseline is
 C code of msgspec, ours is Python.
@@ -13,7 +14,13 @@ import msgspec
 
 from measure import Figure, best_of, show
 from trainwright.api.meta import Json, ObjectMeta
-from trainwright.api.runtime import ClusterTrainingRuntime, JobSetTemplate
+from trainwright.api.runtime import (
+    ClusterTrainingRuntime,
+    JobSetTemplate,
+    MLPolicy,
+    MPIPolicy,
+    RuntimeSpec,
+)
 from trainwright.api.trainjob import (
     ResourceRequirements,
     RuntimePatch,
@@ -27,6 +34,9 @@ from trainwright.runtimes import load_shipped_runtimes
 
 RUNTIME = load_shipped_runtimes()["torch-distributed"]
 LIMIT = 0.030
+# Two lines for each node.
+HOSTFILE_LIMIT = 0.060
+LONGEST_NAME = "a" * 44
 
 
 def measure() -> list[Figure]:
@@ -36,21 +46,27 @@ def measure() -> list[Figure]:
         build_figure("render 4 nodes", build_job(4), RUNTIME),
         build_figure("render 10,000 nodes", build_job(10_000), RUNTIME),
         build_figure("render 10,000 nodes, 21 containers, 3 patches", build_job(10_000, patches=3), large),
+        build_figure(
+            "render 10,000 MPI nodes, longest name",
+            build_job(10_000, name=LONGEST_NAME),
+            build_mpi_runtime(),
+            HOSTFILE_LIMIT,
+        ),
     ]
 
 
-def build_figure(name: str, job: TrainJob, runtime: ClusterTrainingRuntime) -> Figure:
+def build_figure(name: str, job: TrainJob, runtime: ClusterTrainingRuntime, limit: float = LIMIT) -> Figure:
     objects = render(job, runtime)
     return Figure(
         name=name,
         ours=best_of(7, lambda: render(job, runtime), number=100),
         baseline_name="JSON there and back",
         baseline=best_of(7, lambda: msgspec.json.decode(msgspec.json.encode(objects)), number=100),
-        limit=LIMIT,
+        limit=limit,
     )
 
 
-def build_job(num_nodes: int, *, patches: int = 0) -> TrainJob:
+def build_job(num_nodes: int, *, name: str = "demo", patches: int = 0) -> TrainJob:
     trainer = Trainer(
         num_nodes=num_nodes,
         image="registry.example/train:1",
@@ -59,7 +75,7 @@ def build_job(num_nodes: int, *, patches: int = 0) -> TrainJob:
         resources_per_node=ResourceRequirements(limits={"nvidia.com/gpu": 8, "memory": "512Gi"}),
     )
     return TrainJob(
-        metadata=ObjectMeta(name="demo", namespace="team-a", uid="u-1"),
+        metadata=ObjectMeta(name=name, namespace="team-a", uid="u-1"),
         spec=TrainJobSpec(
             runtime_ref=RuntimeRef(name="torch-distributed"),
             trainer=trainer,
@@ -79,6 +95,17 @@ def build_patch(number: int) -> RuntimePatch:
         },
         RuntimePatch,
     )
+
+
+def build_mpi_runtime() -> ClusterTrainingRuntime:
+    """A runtime with nodes and a launcher, which trains as well."""
+    pod: Json = {"spec": {"template": {"spec": {"containers": [{"name": "node", "image": "mpi:1"}]}}}}
+    jobs = [{"name": name, "template": pod} for name in ("node", "launcher")]
+    spec = RuntimeSpec(
+        ml_policy=MLPolicy(num_nodes=1, mpi=MPIPolicy(run_launcher_as_node=True)),
+        template=JobSetTemplate(spec={"replicatedJobs": jobs}),
+    )
+    return msgspec.structs.replace(RUNTIME, spec=spec)
 
 
 def build_large_runtime() -> ClusterTrainingRuntime:
