@@ -32,10 +32,9 @@ def test_a_limit_beyond_all_time_is_the_end_of_time(seconds: int) -> None:
     assert deadline > NOW + timedelta(days=365 * 1000)
 
 
-def test_a_ttl_of_zero_expires_at_completion_and_none_never() -> None:
+def test_a_ttl_of_zero_expires_at_the_end_and_none_never() -> None:
     assert get_expiry(NOW, 0) == NOW
     assert get_expiry(NOW, None) is None
-    assert get_expiry(None, 5) is None
 
 
 @pytest.mark.parametrize(

@@ -467,7 +467,7 @@ def test_a_complete_job_set_completes_the_job_with_one_write() -> None:
                         status="True",
                         reason="AllJobsCompleted",
                         message="jobset completed successfully",
-                        last_transition_time=NOW,
+                        last_transition_time=NOW + timedelta(seconds=5),
                         observed_generation=1,
                     )
                 ],
@@ -480,6 +480,20 @@ def test_a_complete_job_set_completes_the_job_with_one_write() -> None:
             ),
         )
     ]
+
+
+def test_a_ttl_counts_from_when_the_end_was_seen_whatever_other_clocks_say() -> None:
+    """1. The JobSet ends, by its controller's clock six hours ago. 2. The job has its hour all the same."""
+    world = running(ttl_seconds_after_finished=3600)
+    world.finish_pods()
+    world.run_controllers()
+    world.now = NOW + timedelta(hours=6)
+    assert decide(world.seen(), world.now)[-1] == RequeueAfter(seconds=3600.0)
+    world.reconcile()
+    world.now += timedelta(minutes=59)
+    assert decide(world.seen(), world.now) == [RequeueAfter(seconds=60.0)]
+    world.now += timedelta(minutes=1)
+    assert decide(world.seen(), world.now) == [Delete(key=KEY, uid=world.job.metadata.uid)]
 
 
 def test_a_passed_deadline_deletes_the_job_set_first_and_then_fails_the_job() -> None:

@@ -31,11 +31,14 @@ def get_deadline(start: datetime | None, active_deadline_seconds: int | None) ->
     return add_seconds(start, active_deadline_seconds)
 
 
-def get_expiry(completion_time: datetime | None, ttl_seconds: int | None) -> datetime | None:
-    """Return when a finished job is to be deleted; None where it stays."""
-    if completion_time is None or ttl_seconds is None:
-        return None
-    return add_seconds(completion_time, ttl_seconds)
+def get_expiry(finished: datetime, ttl_seconds: int | None) -> datetime | None:
+    """Return when a finished job is to be deleted; None where it stays.
+
+    `finished` is the last transition of Complete or Failed, which we set ourselves: when the JobSet ended is
+    told by the clock of another machine, which may be hours off, and a job that ended while no controller ran
+    is there for the whole time before it goes.
+    """
+    return add_seconds(finished, ttl_seconds) if ttl_seconds is not None else None
 
 
 def get_requeue_seconds(moment: datetime, now: datetime) -> float:

@@ -75,7 +75,7 @@ def _decide_finished(view: View, finished: Condition, now: datetime) -> list[Act
     status = complete_final_status(view.status, finished)
     if status != view.status:
         actions.append(PatchStatus(key=build_train_job_key(view.job), status=status))
-    expiry = get_expiry(status.completion_time, _get_ttl_seconds(view))
+    expiry = get_expiry(finished.last_transition_time, _get_ttl_seconds(view))
     if expiry is None:
         return actions
     if now >= expiry:
@@ -96,7 +96,7 @@ def _decide_ending(view: View, ending: Ending, now: datetime) -> list[Action]:
         actions += build_job_set_deletion(view.job_set)
     actions.append(PatchStatus(key=build_train_job_key(view.job), status=status))
     actions += build_ending_events(view, ending)
-    expiry = get_expiry(status.completion_time, _get_ttl_seconds(view))
+    expiry = get_expiry(now, _get_ttl_seconds(view))
     if expiry is not None:
         actions.append(RequeueAfter(seconds=get_requeue_seconds(expiry, now)))
     elif view.seen.refusal:

@@ -85,7 +85,8 @@ def build_final_status(view: View, runtime: Runtime | None, ending: Ending, now:
                 status="True",
                 reason=ending.reason,
                 message=ending.message,
-                last_transition_time=truncate_to_seconds(ending.at),
+                # When we saw it, by the clock that a TTL is counted on; `completionTime` is when it was.
+                last_transition_time=truncate_to_seconds(now),
                 observed_generation=view.job.metadata.generation,
             ),
         ],
