@@ -5,12 +5,11 @@ It works that out by itself, from the TrainJob and its runtime, with the rules o
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from fractions import Fraction
 
-import pytest
-
-from kube.kueue_tests.pods import REPLICATED_JOB_LABEL, SeenPods, sum_requests, watching_pods
+from kube.kueue_tests.pods import JOB_SET_LABEL, REPLICATED_JOB_LABEL, SeenPods, sum_requests, watching_pods
 from kube.kueue_tests.queues import Queues
 from kube.kueue_tests.runtimes import after, build_runtime, build_step
 from kube.kwok import EXIT_CODE, RUNS_FOR
@@ -106,43 +105,55 @@ def build_quick_patch(replicated_jobs: list[Json]) -> Json:
     }
 
 
-def add_up(seen: SeenPods) -> dict[str, tuple[int, dict[str, Fraction]]]:
-    """Number of pods and requests of all of them, by replicated job."""
-    counts: Counter[str] = Counter()
-    requests: dict[str, Counter[str]] = {}
+Amounts = dict[str, Fraction]
+
+
+def add_up(seen: SeenPods) -> dict[str, dict[str, tuple[int, Amounts]]]:
+    """Number of pods and requests of all of them, by job and replicated job."""
+    counts: Counter[tuple[str, str]] = Counter()
+    requests: dict[tuple[str, str], Counter[str]] = {}
     for pod in seen.pods.values():
-        name = pod["metadata"]["labels"][REPLICATED_JOB_LABEL]
-        counts[name] += 1
-        requests.setdefault(name, Counter()).update(sum_requests(pod["spec"]))
-    return {name: (count, dict(requests[name])) for name, count in counts.items()}
+        labels = pod["metadata"]["labels"]
+        place = (labels[JOB_SET_LABEL], labels[REPLICATED_JOB_LABEL])
+        counts[place] += 1
+        requests.setdefault(place, Counter()).update(sum_requests(pod["spec"]))
+    found: dict[str, dict[str, tuple[int, Amounts]]] = {}
+    for (job, step), count in counts.items():
+        found.setdefault(job, {})[step] = (count, dict(requests[job, step]))
+    return found
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_kueue_accounts_for_the_pods_that_run(
-    case: tuple[Json, Json], people: People, queues: Queues, operator: Running
-) -> None:
-    made, spec = case
-    await queues.add(QUOTAS)
-    await people.create(made)
-    steps = made["spec"]["template"]["spec"]["replicatedJobs"]
-    resources: Json = {"resourcesPerNode": {}}
-    trainer = {**resources, **spec.get("trainer", {})}
-    patches = [build_quick_patch(steps)]
-    job = queues.job(runtime="made", **{**spec, "trainer": trainer, "runtimePatches": patches})
-    async with watching_pods(people) as seen:
-        await people.create(job)
-        admitted = await queues.until("Admitted")
-        await people.until_phase("Complete")
-    assignments = admitted["status"]["admission"]["podSetAssignments"]
-    assert [assignment["name"] for assignment in assignments] == [step["name"] for step in steps]
-    accounted = {
+def read_admission(workload: Json) -> dict[str, tuple[int, Amounts]]:
+    """Number of pods and requests of all of them, by replicated job, as Kueue accounts for them."""
+    return {
         assignment["name"]: (
             assignment["count"],
             {name: parse_quantity(amount).exact() for name, amount in assignment["resourceUsage"].items()},
         )
-        for assignment in assignments
+        for assignment in workload["status"]["admission"]["podSetAssignments"]
     }
-    assert add_up(seen) == accounted
+
+
+async def test_kueue_accounts_for_the_pods_that_run(
+    people: People, queues: Queues, operator: Running
+) -> None:
+    """All cases side by side, since each takes seconds to end."""
+    await queues.add(QUOTAS)
+
+    async def run(name: str, made: Json, spec: Json) -> tuple[str, dict[str, tuple[int, Amounts]]]:
+        job = name.lower().replace(" ", "-").replace(":", "")[:40]
+        await people.create({**made, "metadata": {"name": job}})
+        steps = made["spec"]["template"]["spec"]["replicatedJobs"]
+        trainer = {"resourcesPerNode": {}, **spec.get("trainer", {})}
+        changes = {**spec, "trainer": trainer, "runtimePatches": [build_quick_patch(steps)]}
+        await people.create(queues.job(job, runtime=job, **changes))
+        admitted = await queues.until("Admitted", name=job)
+        await people.until_phase("Complete", job)
+        return job, read_admission(admitted)
+
+    async with watching_pods(people) as seen, asyncio.TaskGroup() as group:
+        runs = [group.create_task(run(name, *case), name=name) for name, case in CASES.items()]
+    assert add_up(seen) == dict(done.result() for done in runs)
 
 
 async def test_kueue_overlooks_what_only_the_runtime_asks_for_where_the_job_asks_for_something(
@@ -157,5 +168,4 @@ async def test_kueue_overlooks_what_only_the_runtime_asks_for_where_the_job_asks
     admitted = await queues.until("Admitted")
     (pod,) = await people.until_pods(1)
     assert sum_requests(pod["spec"]) == {"cpu": Fraction(3, 4), "memory": 2**30, GPU: 1}
-    (assignment,) = admitted["status"]["admission"]["podSetAssignments"]
-    assert assignment["resourceUsage"] == {"cpu": "250m", GPU: "1"}
+    assert read_admission(admitted) == {"node": (1, {"cpu": Fraction(1, 4), GPU: 1})}

@@ -27,7 +27,7 @@ def count(status: Json, name: str) -> Json:
 @pytest.fixture(scope="module")
 def pods_ready_timeout(request: pytest.FixtureRequest, kueue: Kueue) -> Iterator[str]:
     """Kueue that takes the quota back from jobs whose pods are not ready after that time."""
-    strategy = {"timestamp": "Eviction", "backoffBaseSeconds": 1, "backoffMaxSeconds": 2}
+    strategy = {"timestamp": "Eviction", "backoffBaseSeconds": 2, "backoffMaxSeconds": 4}
     kueue.stop()
     kueue.start(waitForPodsReady={"timeout": request.param, "requeuingStrategy": strategy})
     yield request.param
@@ -51,6 +51,7 @@ async def test_a_job_whose_pods_do_not_start_makes_room_and_tries_again(
     assert has(await queues.until("PodsReady", "False"), "PodsReady", "False")
     workload = await queues.until("Evicted")
     assert condition(workload["status"], "Evicted")["reason"] == "PodsReadyTimeout"
+    await people.until_status(lambda status: status.get("cause", {}).get("reason") == "PodsReadyTimeout")
     await queues.until("QuotaReserved", "False")
     assert await people.list("Pod") == []
 
