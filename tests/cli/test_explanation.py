@@ -14,6 +14,7 @@ from trainwright.api.core import (
     PodStatus,
 )
 from trainwright.api.jobset import JobSet, JobSetStatus
+from trainwright.api.kueue import Workload, WorkloadCondition, WorkloadSpec, WorkloadStatus
 from trainwright.api.meta import Condition, ObjectMeta
 from trainwright.api.trainjob import (
     Cause,
@@ -152,6 +153,59 @@ def test_a_suspended_job_that_never_ran_says_how_to_go_on():
         "Runtime   torch-distributed  ClusterTrainingRuntime, as it is; the job has not begun\n"
         "JobSet    -                  not made yet: the job is suspended"
     )
+
+
+def test_a_job_in_a_queue_shows_what_the_queue_made_of_it():
+    status = TrainJobStatus(
+        phase="Queued",
+        conditions=[condition("Suspended", "Suspended")],
+        cause=Cause(
+            layer="Queue",
+            kind="Workload",
+            name="trainjob-digits-1a2b3",
+            reason="Preempted",
+            message="LocalQueue 'team-a': Preempted to accommodate a workload",
+            hint="it is queued again",
+            since=NOW,
+        ),
+    )
+    workload = Workload(
+        metadata=ObjectMeta(name="trainjob-digits-1a2b3"),
+        spec=WorkloadSpec(queue_name="team-a"),
+        status=WorkloadStatus(
+            conditions=[
+                WorkloadCondition(type="QuotaReserved", status="False", reason="Pending"),
+                WorkloadCondition(type="Evicted", status="True", reason="Preempted"),
+                WorkloadCondition(type="Requeued", status="True", reason="Preempted"),
+            ]
+        ),
+    )
+    assert format_explanation(Chain(train_job=job(status, suspend=True), workload=workload), NOW) == (
+        "digits: Queued, 12s ago\n"
+        "cause:  Workload trainjob-digits-1a2b3: Preempted\n"
+        "        LocalQueue 'team-a': Preempted to accommodate a workload\n"
+        "to do:  it is queued again\n"
+        "\n"
+        "TrainJob  digits                 Suspended\n"
+        "Runtime   torch-distributed      ClusterTrainingRuntime, as it is; the job has not begun\n"
+        "Workload  trainjob-digits-1a2b3  in LocalQueue team-a, Evicted: Preempted, no quota reserved: "
+        "Pending\n"
+        "JobSet    -                      not made yet: the job is suspended"
+    )
+
+
+def test_a_job_that_was_admitted_shows_that():
+    conditions = [
+        WorkloadCondition(type=kind, status="True", reason=reason)
+        for kind, reason in (("QuotaReserved", "QuotaReserved"), ("Admitted", "Admitted"))
+    ]
+    workload = Workload(
+        metadata=ObjectMeta(name="w"),
+        spec=WorkloadSpec(queue_name="q"),
+        status=WorkloadStatus(conditions=conditions),
+    )
+    findings = list_findings(Chain(train_job=job(), workload=workload))
+    assert Finding("Workload", "w", "in LocalQueue q, Admitted") in findings
 
 
 def test_a_job_that_was_just_made_has_no_cause_yet():

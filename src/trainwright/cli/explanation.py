@@ -168,7 +168,7 @@ def _describe_workload(workload: Workload) -> str:
     """Return what is true of a Workload, and what is not yet; its messages are in the cause."""
     held = {c.type: c for c in workload.status.conditions or ()}
     words = [
-        f"{c.type}: {c.reason}"
+        c.type if c.reason in ("", c.type) else f"{c.type}: {c.reason}"
         for c in held.values()
         if c.status == "True" and c.type in {"Evicted", "Finished", "Admitted", "PodsReady"}
     ]

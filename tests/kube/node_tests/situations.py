@@ -44,7 +44,7 @@ class Situation:
     TrainJob's spec. `objects` are made first. `act` is done once every pod runs. `message` is what must be in
     the cause's message, every piece of it. `failed` is the reason of Failed, None for a job that waits;
     `goes_on` marks one that works again in between. A job that waits is followed until its pods have failed
-    `failures` times in place.
+    `failures` times in place. It comes to rest within `seconds`.
     """
 
     layer: str
@@ -64,6 +64,7 @@ class Situation:
     objects: tuple[Json, ...] = ()
     act: Act | None = None
     failures: int = 0
+    seconds: float = PATIENCE_SECONDS
 
 
 @dataclass
@@ -146,7 +147,7 @@ class _Observation:
             if not acted:
                 acted = await self._act(kube, situation, namespace)
             elapsed = loop.time() - began
-            if name in self._unsettled and (_is_settled(situation, observed) or elapsed > PATIENCE_SECONDS):
+            if name in self._unsettled and (_is_settled(situation, observed) or elapsed > situation.seconds):
                 observed.seconds = elapsed
                 observed.status_writes = kube.status_writes[namespace]
                 self._settle(name)
