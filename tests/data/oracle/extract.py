@@ -16,7 +16,19 @@ from typing import Any
 import yaml
 
 HERE = Path(__file__).resolve().parent
-PREFIXES = ("init-", "jax-", "life-", "mpi-", "patch-", "plain-", "torch-", "tune-", "valid-", "xgboost-")
+PREFIXES = (
+    "gang-",
+    "init-",
+    "jax-",
+    "life-",
+    "mpi-",
+    "patch-",
+    "plain-",
+    "torch-",
+    "tune-",
+    "valid-",
+    "xgboost-",
+)
 
 
 def build_steps(case: Path) -> list[dict[str, Any]]:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PREFIXES = ("init-", "jax-", "life-", "mpi-", "patch-", "plain-", "torch-", "tune-", "xgboost-")
+PREFIXES = ("gang-", "init-", "jax-", "life-", "mpi-", "patch-", "plain-", "torch-", "tune-", "xgboost-")
 # Jobs that the peer renders and we refuse, and why.
 LEFT_OUT = {
+    "gang-both": "a pod has one scheduler, so two gang policies are refused",
     "jax-user-env": "variables that tell a process who it is are reserved",
     "mpi-other-container": "its containers would get neither keys nor hosts",
     "tune-runtime-nodes": "its model cannot be trained on two nodes",
