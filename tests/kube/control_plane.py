@@ -37,6 +37,7 @@ USERS = {
     "controller-manager": ("test-controller-manager", "system:masters"),
     "jobset": ("test-jobset", "system:masters"),
     "operator": ("test-operator", "system:serviceaccounts"),
+    "operator-of-one-namespace": ("test-operator-of-one-namespace", "system:serviceaccounts"),
 }
 
 
@@ -93,6 +94,11 @@ class ControlPlane:
     def server(self) -> str:
         """The URL of the API server."""
         return f"https://{self.variant.address}:{self.port['apiserver']}"
+
+    @property
+    def etcd_url(self) -> str:
+        """Where the API server looks for etcd."""
+        return f"http://127.0.0.1:{self.port['etcd']}"
 
     @property
     def users(self) -> dict[str, tuple[str, str]]:
@@ -164,7 +170,7 @@ class ControlPlane:
         self.start_program(
             "kube-apiserver",
             "--etcd-servers",
-            f"http://127.0.0.1:{self.port['etcd']}",
+            self.etcd_url,
             "--cert-dir",
             str(pki),
             "--secure-port",

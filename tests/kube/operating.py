@@ -11,6 +11,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 from trainwright.api.meta import Json, ObjectKey
@@ -60,8 +61,12 @@ class RecordingTransport(AiohttpTransport):
 
     @property
     def reads(self) -> list[str]:
-        """The reads of single objects."""
-        return [describe(request) for request in self.requests if request.method == "GET"]
+        """The reads of single objects, without the definitions, which are looked at once at the start."""
+        return [
+            describe(request)
+            for request in self.requests
+            if request.method == "GET" and "/customresourcedefinitions/" not in request.path
+        ]
 
     async def request(self, request: Request) -> bytes:
         if is_write(request) and self.dies_before is not None and len(self.writes) >= self.dies_before:
@@ -102,6 +107,7 @@ async def operating(
     configuration: Configuration | None = None,
     dies_before: int | None = None,
     waits: bool = True,
+    clock: Callable[[], datetime] | None = None,
 ) -> AsyncIterator[Running]:
     """Run an operator for one namespace until the block ends; `waits` until it works."""
     stopping = asyncio.Event()
@@ -117,7 +123,7 @@ async def operating(
         identity=f"operator-{uuid.uuid4().hex[:6]}",
         namespace=namespace,
     )
-    running = Running(Operator(settings, connect), stopping)
+    running = Running(Operator(settings, connect, clock), stopping)
     running.task = asyncio.create_task(running.operator.run(stopping), name="operator")
     try:
         if waits:

@@ -77,6 +77,7 @@ ASKED = (
     ("rbac.authorization.k8s.io", "clusterroles", ""),
     ("rbac.authorization.k8s.io", "clusterrolebindings", ""),
     ("apiextensions.k8s.io", "customresourcedefinitions", ""),
+    ("apiextensions.k8s.io", "customresourcedefinitions", "trainjobs.trainer.kubeflow.org"),
 )
 Rights = Mapping[tuple[str, str, str], set[str]]
 
@@ -99,6 +100,7 @@ EVERYWHERE: Rights = {
     (TRAINER, "clustertrainingruntimes", ""): READ | {"patch"},
     (ADMISSION, "mutatingwebhookconfigurations", MUTATING_CONFIGURATION): READ | {"update"},
     (ADMISSION, "validatingwebhookconfigurations", VALIDATING_CONFIGURATION): READ | {"update"},
+    ("apiextensions.k8s.io", "customresourcedefinitions", "trainjobs.trainer.kubeflow.org"): {"get"},
     ("authentication.k8s.io", "tokenreviews", ""): {"create"},
     ("authorization.k8s.io", "subjectaccessreviews", ""): {"create"},
 }

@@ -122,7 +122,14 @@ async def test_jobs_are_defaulted_and_refused_by_the_process_itself(
 
 async def test_every_check_of_a_probe_can_be_asked(ports: dict[str, int], operator: Running) -> None:
     base = f"http://127.0.0.1:{ports['health']}"
-    for path in ("/readyz", "/readyz/caches", "/readyz/webhooks", "/healthz", "/healthz/healthz"):
+    for path in (
+        "/readyz",
+        "/readyz/definitions",
+        "/readyz/caches",
+        "/readyz/webhooks",
+        "/healthz",
+        "/healthz/healthz",
+    ):
         assert await get(base + path) == (200, "ok")
 
 

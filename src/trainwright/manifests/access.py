@@ -15,6 +15,7 @@ from trainwright.api.kueue import KUEUE_GROUP
 from trainwright.api.meta import Json
 from trainwright.manifests.names import (
     CERTIFICATE_SECRET,
+    CRD_NAMES,
     LEASE,
     MUTATING_CONFIGURATION,
     OPERATOR,
@@ -61,6 +62,8 @@ OPERATOR_RULES: Final[tuple[Json, ...]] = (
     _rule(GROUP, "trainjobs/status", "get", "patch"),
     # Asked for where owners may only be set by who may delete them (OwnerReferencesPermissionEnforcement).
     _rule(GROUP, "trainjobs/finalizers", "update"),
+    # Whether they know what this operator writes.
+    _rule("apiextensions.k8s.io", "customresourcedefinitions", "get", names=tuple(CRD_NAMES.values())),
     _rule(
         "admissionregistration.k8s.io",
         "mutatingwebhookconfigurations",

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME
+from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, GROUP, TRAIN_JOB, TRAINING_RUNTIME
 
 OPERATOR: Final = "kubeflow-trainer-controller-manager"  # Deployment, Service, ServiceAccount, ClusterRole
 DEFAULT_NAMESPACE: Final = "kubeflow-system"
@@ -20,6 +20,11 @@ CERTIFICATE_SECRET: Final = "kubeflow-trainer-webhook-cert"  # noqa: S105 (a nam
 PUBLIC_CONFIG_MAP: Final = "kubeflow-trainer-public"
 PUBLIC_VERSION_KEY: Final = "kubeflow_trainer_version"
 LEASE: Final = "trainer.kubeflow.org"
+CRD_NAMES: Final = {
+    TRAIN_JOB: f"trainjobs.{GROUP}",
+    TRAINING_RUNTIME: f"trainingruntimes.{GROUP}",
+    CLUSTER_TRAINING_RUNTIME: f"clustertrainingruntimes.{GROUP}",
+}
 
 MUTATING_CONFIGURATION: Final = "defaulter.trainer.kubeflow.org"
 VALIDATING_CONFIGURATION: Final = "validator.trainer.kubeflow.org"

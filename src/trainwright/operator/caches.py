@@ -1,6 +1,7 @@
 """Everything the operator knows of the cluster, kept current by watches, and who has to hear of a change.
 
     TrainJob, JobSet, Job, Pod, runtimes     of all namespaces, or of one
+    ClusterTrainingRuntime                   always; with one namespace where the rights reach so far
     ConfigMap                                runtime snapshots of ours alone (by label)
     Event                                    Warnings alone (by field), about children of our TrainJobs
     Workload, PodGroup                       where they are served, once a TrainJob or a runtime needs them
@@ -156,6 +157,12 @@ class Caches:
             )
             for kind in POD_GROUP_KINDS.values()
         }
+        # Who looks after one namespace may have no right to what belongs to all of them.
+        self._shared_runtimes: OptionalKind[ClusterTrainingRuntime] | None = None
+        if namespace is not None:
+            self._shared_runtimes = OptionalKind(
+                self.cluster_training_runtimes, [CLUSTER_TRAINING_RUNTIME], lambda: True
+            )
         self._deleted_job_sets: dict[tuple[str, str], StoredJobSet] = {}
         self._wakes: list[Wake] = []
         self._connect()
@@ -268,19 +275,21 @@ class Caches:
         return written.get(key.kind)
 
     def _list_informers(self) -> list[Informer[Any]]:
+        shared = [self.cluster_training_runtimes] if self._shared_runtimes is None else []
         return [
             self.train_jobs,
             self.job_sets,
             self.jobs,
             self.pods,
             self.training_runtimes,
-            self.cluster_training_runtimes,
+            *shared,
             self.snapshots,
             self.warnings,
         ]
 
     def _list_optional(self) -> list[OptionalKind[Any]]:
-        return [self.workloads, *self.pod_groups.values()]
+        shared = [self._shared_runtimes] if self._shared_runtimes is not None else []
+        return [*shared, self.workloads, *self.pod_groups.values()]
 
     def _has_gangs(self, kind: str) -> bool:
         """Say whether any job that runs now or later may have a PodGroup of this kind."""

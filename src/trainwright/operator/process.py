@@ -3,10 +3,11 @@
     every replica     caches, probes, metrics, webhooks
     the leader        controllers
 
-It is ready once its caches are filled and its servers listen, leader or not. SIGTERM and ctrl-C stop it:
-workers finish what they hold, the lease is released, and the exit code is 0. A lease that is lost ends it at
-once with exit code 1: somebody else may act from then on. Anything else that breaks ends it too; whoever
-runs the process starts it again.
+It does not begin where the definitions on the cluster are older than it is (exit code 1). It is ready once
+its caches are filled and its servers listen, leader or not. SIGTERM and ctrl-C stop it: workers finish what
+they hold, the lease is released, and the exit code is 0. A lease that is lost ends it at once with exit code
+1: somebody else may act from then on. Anything else that breaks ends it too; whoever runs the process starts
+it again.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from trainwright.operator.admission_server import AdmissionServer
 from trainwright.operator.caches import Caches
 from trainwright.operator.configuration import Configuration, parse_bind_address
 from trainwright.operator.durations import parse_duration_seconds
+from trainwright.operator.installed_schema import SchemaOutdated, check_schemas
 from trainwright.operator.job_metrics import JobMetrics
 from trainwright.operator.metrics import Metrics
 from trainwright.operator.metrics_access import MetricsAccess
@@ -53,7 +55,9 @@ from trainwright.render import render as render_train_job
 log = structlog.get_logger(__name__)
 
 LEASE_LOST_EXIT_CODE: Final = 1
+SCHEMA_OUTDATED_EXIT_CODE: Final = 1
 
+Clock = Callable[[], datetime]
 Work = Callable[[], Awaitable[None]]
 Connect = Callable[[Connection, AnswerListener], contextlib.AbstractAsyncContextManager[Transport]]
 
@@ -85,6 +89,9 @@ async def run_operator(settings: Settings) -> int:
     except* LeaseLost as lost:
         log.error("lost the lease: somebody else may lead", error=str(lost.exceptions[0]))
         exit_code = LEASE_LOST_EXIT_CODE
+    except* SchemaOutdated as outdated:
+        log.error("refusing to start", error=str(outdated.exceptions[0]))
+        exit_code = SCHEMA_OUTDATED_EXIT_CODE
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             loop.remove_signal_handler(number)
@@ -94,11 +101,15 @@ async def run_operator(settings: Settings) -> int:
 class Operator:
     """One replica. `connect` makes the transport, for those who want to see what is sent."""
 
-    def __init__(self, settings: Settings, connect: Connect = AiohttpTransport) -> None:
+    def __init__(
+        self, settings: Settings, connect: Connect = AiohttpTransport, clock: Clock | None = None
+    ) -> None:
         self.metrics = Metrics()
         self._settings = settings
         self._configuration = settings.configuration
         self._connect = connect
+        self._clock = clock or _get_now
+        self._knows_schemas = False
         self.is_leading = False
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -113,7 +124,7 @@ class Operator:
             limited = self._limit(transport)
             caches = Caches(limited, self._settings.namespace)
             cluster = KubeCluster(limited, FIELD_MANAGER)
-            JobMetrics(caches, self.metrics, _get_now)
+            JobMetrics(caches, self.metrics, self._clock)
             train_jobs = self._build_train_job_controller(caches, cluster)
             controllers: list[TrainJobController | RuntimeController] = [
                 train_jobs,
@@ -123,7 +134,7 @@ class Operator:
                 self._configuration,
                 train_jobs.source,
                 cluster,
-                _get_now,
+                self._clock,
                 self.metrics,
                 self._settings.frameworks,
             )
@@ -154,6 +165,8 @@ class Operator:
 
     async def _lead(self, transport: Transport, caches: Caches, work: Work) -> None:
         """Do the work once the caches are filled, and only while this replica leads."""
+        await check_schemas(transport)
+        self._knows_schemas = True
         await caches.wait_until_synced()
         log.info("caches are filled", train_jobs=len(caches.train_jobs.store))
         gauge = self.metrics.is_leader.labels(self._lease_name)
@@ -171,7 +184,8 @@ class Operator:
         if lease is None:
             await lead()
         else:
-            await LeaderElection(transport, lease, self._settings.identity).lead(lead)
+            election = LeaderElection(transport, lease, self._settings.identity, self._clock)
+            await election.lead(lead)
 
     @contextlib.asynccontextmanager
     async def _serve(
@@ -182,6 +196,7 @@ class Operator:
         probes: dict[str, dict[str, Check]] = {
             health.readiness_endpoint_name.strip("/"): {
                 "readyz": _ping,
+                "definitions": self._check_definitions,
                 "caches": _build_cache_check(caches),
                 "webhooks": admission.check,
             },
@@ -200,10 +215,13 @@ class Operator:
             await stack.enter_async_context(admission.build_server())
             yield
 
+    async def _check_definitions(self) -> str | None:
+        return None if self._knows_schemas else "waiting for the definitions of our kinds"
+
     def _build_train_job_controller(self, caches: Caches, cluster: KubeCluster) -> TrainJobController:
         workers = self._configuration.get_workers(f"{TRAIN_JOB}.{GROUP}")
         render = partial(render_train_job, frameworks=self._settings.frameworks)
-        return TrainJobController(caches, cluster, _get_now, workers, self.metrics, render)
+        return TrainJobController(caches, cluster, self._clock, workers, self.metrics, render)
 
     def _build_runtime_controllers(self, caches: Caches, cluster: KubeCluster) -> list[RuntimeController]:
         workers = self._configuration.get_workers

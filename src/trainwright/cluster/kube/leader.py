@@ -65,10 +65,17 @@ _DECODER = msgspec.json.Decoder(Lease)
 class LeaderElection:
     """One candidate for one lease."""
 
-    def __init__(self, transport: Transport, settings: LeaseSettings, identity: str) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        settings: LeaseSettings,
+        identity: str,
+        wall_clock: Callable[[], datetime] | None = None,
+    ) -> None:
         self._transport = transport
         self._settings = settings
         self._identity = identity
+        self._wall_clock = wall_clock or _get_now
         self._clock = asyncio.get_running_loop().time
         self._observed: LeaseSpec | None = None
         self._observed_at = 0.0
@@ -175,7 +182,7 @@ class LeaderElection:
         """Renew what we wrote last, without looking first; False if somebody else wrote since."""
         if self._observed is None:
             return False
-        spec = msgspec.structs.replace(self._observed, renew_time=_micro_time())
+        spec = msgspec.structs.replace(self._observed, renew_time=self._micro_time())
         try:
             updated = await self._transport.request(self._build_put(spec, self._version))
         except (Conflict, NotFound):
@@ -231,7 +238,7 @@ class LeaderElection:
         return ObjectKey("Lease", self._settings.namespace, self._settings.name)
 
     def _build_update(self, lease: Lease) -> Request:
-        now = _micro_time()
+        now = self._micro_time()
         mine = lease.spec.holder_identity == self._identity
         spec = LeaseSpec(
             holder_identity=self._identity,
@@ -242,13 +249,17 @@ class LeaderElection:
         )
         return self._build_put(spec, lease.metadata.resource_version or "")
 
+    def _micro_time(self) -> str:
+        """Return now as metav1.MicroTime: for people, nobody compares it."""
+        return self._wall_clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
     def _build_put(self, spec: LeaseSpec, resource_version: str) -> Request:
         body = self._build(spec, resource_version)
         path = build_path(RESOURCES["Lease"], self._settings.namespace, self._settings.name)
         return Request(method="PUT", path=path, body=msgspec.json.encode(body))
 
     def _build(self, spec: LeaseSpec | None, resource_version: str = "") -> dict[str, object]:
-        now = _micro_time()
+        now = self._micro_time()
         first = LeaseSpec(
             holder_identity=self._identity,
             lease_duration_seconds=round(self._settings.duration_seconds),
@@ -267,9 +278,8 @@ class LeaderElection:
         }
 
 
-def _micro_time() -> str:
-    """Return now as metav1.MicroTime."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def _get_now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _build_released(held: LeaseSpec) -> LeaseSpec:
