@@ -138,7 +138,10 @@ class Cluster:
         self.node = node = Node(walls, self._programs)
         policy = self.folder / "audit-policy.yaml"
         policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
-        audit = (f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}")
+        audit = (
+            *(f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}"),
+            *("--audit-log-maxsize=50", "--audit-log-maxbackup=1"),  # megabytes: a cluster may run for weeks
+        )
         self.plane = ControlPlane(
             self._programs, _make(self.folder / "control-plane"), _build_variant(walls, launcher, audit)
         )

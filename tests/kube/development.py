@@ -25,6 +25,7 @@ from kube.images import (
 )
 from kube.node import RunOnNode, has_image, import_image
 from kube.training_packages import find_training_packages
+from trainwright.api.constants import NODE
 from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json
 from trainwright.api.writing import build_yaml
@@ -101,6 +102,9 @@ def _localize_job(job: Json, packages: Path | None) -> Json:
 
 
 def _localize_pod(pod: Json, packages: Path | None) -> Json:
+    """Return the pod with a local training container; initializers have programs of their own, elsewhere."""
+    if not any(_trains(container) for container in pod["containers"]):
+        return pod
     mounts: list[Json] = []
     volumes: list[Json] = []
     if packages is not None:
@@ -108,9 +112,16 @@ def _localize_pod(pod: Json, packages: Path | None) -> Json:
         volumes = [{"name": _VOLUME, "hostPath": {"path": str(packages), "type": "Directory"}}]
     return {
         **pod,
-        "containers": [_localize_container(container, mounts) for container in pod["containers"]],
+        "containers": [
+            _localize_container(container, mounts) if _trains(container) else container
+            for container in pod["containers"]
+        ],
         "volumes": [*pod.get("volumes", ()), *volumes],
     }
+
+
+def _trains(container: Json) -> bool:
+    return bool(container["name"] == NODE)
 
 
 def _localize_container(container: Json, mounts: list[Json]) -> Json:

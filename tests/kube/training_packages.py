@@ -26,13 +26,13 @@ from kube.images import PYTHON_VERSION, ROOT, ImageNotBuilt, get_cache_folder
 REQUIREMENTS = ROOT / "requirements/train.txt"
 
 
-def find_training_packages(environment: Path) -> Path:
+def find_training_packages(environment: Path, requirements: Path = REQUIREMENTS) -> Path:
     """Return the folder with the packages of a training environment, for pods of the base image."""
     own = environment / f"lib/python{PYTHON_VERSION}/site-packages"
     # The mark of scripts/environment: a torch that came with the machine may need the machine's libraries.
     if (environment / ".complete").exists() and own.exists():
         return own
-    return install_once(REQUIREMENTS.read_text())
+    return install_once(requirements.read_text())
 
 
 def install_once(requirements: str) -> Path:
