@@ -131,6 +131,32 @@ async def test_what_kueue_does_not_know_survives_admission_and_eviction(
     assert "runtimeSnapshot" in status
 
 
+async def test_a_job_whose_runtime_is_edited_starts_again_as_it_was(
+    people: People, queues: Queues, operator: Running
+) -> None:
+    """Kueue compares what it admitted with the runtime as it is now, and starts over; we keep the snapshot."""
+    await queues.add({"blue": {"cpu": "1"}})
+    await people.create(runtime())
+    await people.create(queues.job())
+    await people.until_phase("Running")
+    (before,) = await people.until_pods(1)
+    edited = runtime()
+    (job,) = edited["spec"]["template"]["spec"]["replicatedJobs"]
+    job["template"]["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/train:2"
+    await people.edit({"spec": edited["spec"]}, "TrainingRuntime", "plain")
+
+    async def is_another() -> Json | None:
+        pods = [
+            pod for pod in await people.list("Pod") if pod["metadata"]["uid"] != before["metadata"]["uid"]
+        ]
+        return pods[0] if pods else None
+
+    pod = await eventually(is_another)
+    assert pod["spec"]["containers"][0]["image"] == before["spec"]["containers"][0]["image"]
+    await people.until_phase("Running")
+    assert (await people.status())["restarts"] == 0
+
+
 async def test_an_operator_that_starts_anew_ends_the_pods_of_a_job_that_was_evicted_meanwhile(
     people: People, queues: Queues, operator: Running, operator_again: Any
 ) -> None:

@@ -106,9 +106,10 @@ def build_quick_patch(replicated_jobs: list[Json]) -> Json:
 
 
 Amounts = dict[str, Fraction]
+StepPods = dict[str, tuple[int, Amounts]]  # number of pods and requests of all of them, by replicated job
 
 
-def add_up(seen: SeenPods) -> dict[str, dict[str, tuple[int, Amounts]]]:
+def add_up(seen: SeenPods) -> dict[str, StepPods]:
     """Number of pods and requests of all of them, by job and replicated job."""
     counts: Counter[tuple[str, str]] = Counter()
     requests: dict[tuple[str, str], Counter[str]] = {}
@@ -117,13 +118,13 @@ def add_up(seen: SeenPods) -> dict[str, dict[str, tuple[int, Amounts]]]:
         place = (labels[JOB_SET_LABEL], labels[REPLICATED_JOB_LABEL])
         counts[place] += 1
         requests.setdefault(place, Counter()).update(sum_requests(pod["spec"]))
-    found: dict[str, dict[str, tuple[int, Amounts]]] = {}
+    found: dict[str, StepPods] = {}
     for (job, step), count in counts.items():
         found.setdefault(job, {})[step] = (count, dict(requests[job, step]))
     return found
 
 
-def read_admission(workload: Json) -> dict[str, tuple[int, Amounts]]:
+def read_admission(workload: Json) -> StepPods:
     """Number of pods and requests of all of them, by replicated job, as Kueue accounts for them."""
     return {
         assignment["name"]: (
@@ -134,38 +135,81 @@ def read_admission(workload: Json) -> dict[str, tuple[int, Amounts]]:
     }
 
 
-async def test_kueue_accounts_for_the_pods_that_run(
-    people: People, queues: Queues, operator: Running
-) -> None:
-    """All cases side by side, since each takes seconds to end."""
+async def run_all(
+    cases: dict[str, tuple[Json, Json]], people: People, queues: Queues
+) -> tuple[dict[str, StepPods], dict[str, StepPods]]:
+    """Run a job of each case side by side; return what ran and what Kueue accounted for, by case."""
     await queues.add(QUOTAS)
 
-    async def run(name: str, made: Json, spec: Json) -> tuple[str, dict[str, tuple[int, Amounts]]]:
-        job = name.lower().replace(" ", "-").replace(":", "")[:40]
-        await people.create({**made, "metadata": {"name": job}})
+    async def run(case: str, made: Json, spec: Json) -> StepPods:
+        name = build_name(case)
+        await people.create({**made, "metadata": {"name": name}})
         steps = made["spec"]["template"]["spec"]["replicatedJobs"]
         trainer = {"resourcesPerNode": {}, **spec.get("trainer", {})}
         changes = {**spec, "trainer": trainer, "runtimePatches": [build_quick_patch(steps)]}
-        await people.create(queues.job(job, runtime=job, **changes))
-        admitted = await queues.until("Admitted", name=job)
-        await people.until_phase("Complete", job)
-        return job, read_admission(admitted)
+        await people.create(queues.job(name, runtime=name, **changes))
+        admitted = await queues.until("Admitted", name=name)
+        await people.until_phase("Complete", name)
+        return read_admission(admitted)
 
     async with watching_pods(people) as seen, asyncio.TaskGroup() as group:
-        runs = [group.create_task(run(name, *case), name=name) for name, case in CASES.items()]
-    assert add_up(seen) == dict(done.result() for done in runs)
+        runs = {case: group.create_task(run(case, *given), name=case) for case, given in cases.items()}
+    ran = add_up(seen)
+    return {case: ran[build_name(case)] for case in cases}, {case: run.result() for case, run in runs.items()}
 
 
-async def test_kueue_overlooks_what_only_the_runtime_asks_for_where_the_job_asks_for_something(
+def build_name(case: str) -> str:
+    return case.lower().replace(" ", "-").replace(":", "")[:40]
+
+
+async def test_kueue_accounts_for_the_pods_that_run(
     people: People, queues: Queues, operator: Running
 ) -> None:
-    """Pods have the resources of both, key by key; in Trainer v2.2, which Kueue counts with, the job's block
-    took the place of the runtime's. Where quotas matter, one of the two has to name everything.
+    ran, accounted = await run_all(CASES, people, queues)
+    assert ran == accounted
+
+
+ODD_CASES: dict[str, tuple[Json, Json]] = {
+    "resources of both": (
+        build_runtime(build_step("node", "trainer"), numNodes=1),
+        {"trainer": {"resourcesPerNode": {"limits": {GPU: 1}}}},
+    ),
+    "MPI nodes of the runtime": (
+        build_runtime(
+            build_step("launcher", "trainer"), build_step("node"), mpi={"runLauncherAsNode": True}, numNodes=3
+        ),
+        {},
+    ),
+    "parameter servers": (
+        build_runtime(
+            build_step("worker", "trainer"),
+            build_step("ps", "trainer", parallelism=2, completions=2),
+            tensorflow={},
+        ),
+        {"trainer": {"numNodes": 3}},
+    ),
+}
+
+
+async def test_where_the_older_rules_count_otherwise(
+    people: People, queues: Queues, operator: Running
+) -> None:
+    """In Trainer v2.2 a job's resources took the place of the runtime's, and are added key by key since; and
+    each step with the trainer label had the policy's number of nodes, also a launcher and parameter servers.
     """
-    await queues.add(QUOTAS)
-    await people.create(build_runtime(build_step("node", "trainer"), numNodes=1))
-    await people.create(queues.job(runtime="made", trainer={"resourcesPerNode": {"limits": {GPU: 1}}}))
-    admitted = await queues.until("Admitted")
-    (pod,) = await people.until_pods(1)
-    assert sum_requests(pod["spec"]) == {"cpu": Fraction(3, 4), "memory": 2**30, GPU: 1}
-    assert read_admission(admitted) == {"node": (1, {"cpu": Fraction(1, 4), GPU: 1})}
+    ran, accounted = await run_all(ODD_CASES, people, queues)
+
+    def of(pods: int, **extra: Fraction | int) -> tuple[int, Amounts]:
+        each = {"cpu": Fraction(3, 4), "memory": Fraction(2**30)}
+        return pods, {name: amount * pods for name, amount in {**each, **extra}.items()}
+
+    assert ran == {
+        "resources of both": {"node": of(1, **{GPU: 1})},
+        "MPI nodes of the runtime": {"launcher": of(1), "node": of(2)},
+        "parameter servers": {"worker": of(3), "ps": of(2)},
+    }
+    assert accounted == {
+        "resources of both": {"node": (1, {"cpu": Fraction(1, 4), GPU: 1})},
+        "MPI nodes of the runtime": {"launcher": of(3), "node": of(1)},
+        "parameter servers": {"worker": of(3), "ps": of(1)},
+    }
