@@ -54,6 +54,7 @@ bench: .venv/ready
 	@train=$$(scripts/environment train) && TRAINWRIGHT_TRAIN_ENV=$$train $(BIN)/python benchmarks/run.py
 
 cluster: .venv/ready
+	@test "$$(id -u)" = 0 || { echo "A node needs root: it makes namespaces, cgroups and network links" >&2; exit 1; }
 	@scripts/system-packages && train=$$(scripts/environment train) && \
 	programs=$$(scripts/cluster-programs coredns etcd jobset kubernetes) && \
 	TRAINWRIGHT_TRAIN_ENV=$$train $(BIN)/python scripts/cluster.py start $$programs
