@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from gang.builders import gang_spec, policy
 from template.builders import container, job_set_template, patch, replicated_job, runtime, train_job
 from trainwright.admission import validate_runtime, validate_train_job
+from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json
-from trainwright.api.runtime import MLPolicy, PodGroupPolicy
+from trainwright.api.runtime import ClusterTrainingRuntime, MLPolicy, PodGroupPolicy
 from trainwright.api.trainjob import RuntimePatch
 from trainwright.gang import GANG_SCHEDULERS, find_gang_errors, list_gang_warnings
 from trainwright.render import RenderError, render
@@ -115,3 +119,26 @@ def test_warnings(gang: PodGroupPolicy | None, jobs: list[Json], warnings: list[
 
 def test_every_field_of_the_policy_is_a_scheduler() -> None:
     assert tuple(scheduler.name for scheduler in GANG_SCHEDULERS) == PodGroupPolicy.__struct_fields__
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/gang-scheduling.md"
+
+
+def read_runtimes() -> dict[str, ClusterTrainingRuntime]:
+    """Return the runtimes of the page, by the scheduler that they choose."""
+    blocks = [block.partition("```")[0] for block in PAGE.read_text().split("```yaml\n")[1:]]
+    documents = [document for block in blocks for document in yaml.safe_load_all(block)]
+    return {
+        next(iter(document["spec"]["podGroupPolicy"])): parse_object(document, ClusterTrainingRuntime)
+        for document in documents
+        if "kind" in document
+    }
+
+
+def test_the_documentation_has_a_runtime_for_each_scheduler() -> None:
+    runtimes = read_runtimes()
+    assert list(runtimes) == [scheduler.name for scheduler in GANG_SCHEDULERS]
+    for live in runtimes.values():
+        verdict = validate_runtime(live)
+        assert (verdict.errors, verdict.warnings) == ((), ())
+        assert render(train_job(), live)[-1]["kind"] == "JobSet"

@@ -6,6 +6,7 @@ Stands beside `frameworks`, below admission and render, which both ask the one r
     demand         what they ask for
     contract       what a gang scheduler is: a value that says how members are marked
     coscheduling, volcano, kai, native    one module per scheduler
+    slurm_bridge   a scheduler that reads PodGroups of others, and annotations
     registry       which of them a runtime's `podGroupPolicy` chooses
 
 Why it is so, and what differs from the peer: docs/design/gang.md.

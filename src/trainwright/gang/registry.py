@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from trainwright.api.constants import JOB_SET
 from trainwright.api.meta import Json
 from trainwright.api.names import explain_label_value
@@ -16,6 +18,7 @@ from trainwright.gang.coscheduling import Coscheduling
 from trainwright.gang.kai import Kai
 from trainwright.gang.members import find_members
 from trainwright.gang.native import Native
+from trainwright.gang.slurm_bridge import pick_annotations
 from trainwright.gang.volcano import QUEUE_ANNOTATION, Volcano
 from trainwright.template.replicated_jobs import get_pod_spec, list_replicated_jobs
 
@@ -48,7 +51,14 @@ def build_membership(
         trainer=trainer,
         has_stages=len(members.first) < len(list_replicated_jobs(spec)),
     )
-    return chosen[0].build_membership(policy, gang)
+    membership = chosen[0].build_membership(policy, gang)
+    passed_on = pick_annotations(gang.annotations)
+    if not passed_on:
+        return membership
+    objects = tuple(
+        {**obj, "metadata": {**obj["metadata"], "annotations": passed_on}} for obj in membership.objects
+    )
+    return msgspec.structs.replace(membership, objects=objects)
 
 
 def find_gang_errors(
