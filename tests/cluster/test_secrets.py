@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,3 +141,15 @@ def test_the_public_key_is_that_of_the_private_one_in_the_forms_that_ssh_reads()
     assert data["ssh-publickey"].startswith(b"ecdsa-sha2-nistp521 ")
     assert data["ssh-publickey"].count(b" ") == 1
     assert data["ssh-publickey"].endswith(b"\n")
+
+
+async def test_a_package_that_is_missing_is_told_in_the_status_with_what_to_install(
+    cluster: LocalCluster, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    outcome = await perform(cluster, [ensure(job)], NOW)
+    assert outcome.refusal is not None
+    assert outcome.refusal.reason == "MissingPackage"
+    assert "pip install 'trainwright[local]'" in outcome.refusal.message

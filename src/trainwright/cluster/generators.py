@@ -24,7 +24,7 @@ def generate_ssh_key() -> dict[str, bytes]:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ModuleNotFoundError as error:
-        raise MissingPackage("making ssh keys", "cryptography", "operator") from error
+        raise MissingPackage("making ssh keys", "cryptography", "local") from error
 
     key = ec.generate_private_key(ec.SECP521R1())
     private = key.private_bytes(

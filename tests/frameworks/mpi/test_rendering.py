@@ -16,8 +16,8 @@ from trainwright.api.encoding import encode_canonical
 from trainwright.api.meta import Json
 from trainwright.api.pod import ResourceRequirements
 from trainwright.api.reading import read_objects
-from trainwright.api.runtime import ClusterTrainingRuntime, MPIPolicy, RuntimeSpec
-from trainwright.api.trainjob import Trainer
+from trainwright.api.runtime import ClusterTrainingRuntime, MPIPolicy, RuntimeSpec, TrainingRuntime
+from trainwright.api.trainjob import Trainer, TrainJob
 from trainwright.render import render
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -146,3 +146,14 @@ def test_a_runtime_of_each_implementation_is_good_and_renders_the_same_bytes_eac
 
 def test_there_is_a_runtime_of_each_implementation() -> None:
     assert [file.stem for file in RUNTIMES] == ["intel-mpi", "mpich", "open-mpi-4", "open-mpi-5"]
+
+
+def test_the_runtime_and_job_of_the_users_page_are_good() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/how-to/mpi.md").read_text()
+    given, job = (
+        read.value for read in read_objects(page.split("```")[1].removeprefix("yaml"), "page").objects
+    )
+    assert isinstance(given, TrainingRuntime)
+    assert isinstance(job, TrainJob)
+    assert validate_runtime(given) == Verdict()
+    assert validate_train_job(default_train_job(job, None, NOW), given) == Verdict()
