@@ -1,6 +1,6 @@
 """A real Kueue beside a control plane: its CRDs, rights and webhooks, and its manager as a host process.
 
-In: a running control plane with the users of `WITH_KUEUE` and our CRDs, and the manager among its programs.
+In: a running control plane with our CRDs, and the manager among its programs.
 Out: Kueue, answering its webhooks on loopback, as the service account that its manifests give it. It knows
 TrainJobs, JobSets, Jobs and pods, as an installation does: what belongs to a TrainJob has to get no Workload
 of its own.
@@ -23,14 +23,11 @@ from typing import Any, Final
 
 import yaml
 
-from kube.control_plane import ControlPlane, Variant, answers, find_free_ports, find_module_folder
-from kube.kwok import SIMULATED
+from kube.control_plane import ControlPlane, answers, find_free_ports, find_module_folder
 from trainwright.api.meta import Json
-from trainwright.manifests.names import DEFAULT_NAMESPACE, OPERATOR
 
 NAMESPACE: Final = "kueue-system"
-ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:kueue-controller-manager"
-OPERATOR_ACCOUNT: Final = f"system:serviceaccount:{DEFAULT_NAMESPACE}:{OPERATOR}"
+ACCOUNT: Final = "kueue-controller-manager"
 API: Final = "kueue.x-k8s.io/v1beta2"
 MANAGER: Final = "kueue.x-k8s.io/manager"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -41,15 +38,6 @@ FRAMEWORKS: Final = ("trainer.kubeflow.org/trainjob", "jobset.x-k8s.io/jobset", 
 # Of the paths of Kueue's webhooks, those of the frameworks above. All fail closed: one that nobody serves
 # blocks its kind for everybody.
 _WEBHOOKS: Final = ("kueue-x-k8s-io", "trainer-kubeflow-org", "jobset-x-k8s-io", "batch-v1-job", "--v1-pod")
-
-# A control plane with simulated nodes, Kueue, and the operator as the account that an installation gives it.
-WITH_KUEUE: Final = Variant(
-    users={
-        **SIMULATED.users,
-        ACCOUNT: ("test-kueue", "system:serviceaccounts"),
-        OPERATOR_ACCOUNT: ("test-operator-account", "system:serviceaccounts"),
-    }
-)
 
 _RBAC: Final = "rbac.authorization.k8s.io/v1"
 # What of the manifests is applied, and where; the manager itself is our process.
@@ -102,7 +90,7 @@ class Kueue:
         file.write_text(yaml.safe_dump({**self._build_configuration(), **configuration}))
         self.plane.start_program(
             "kueue",
-            *("--config", str(file), "--kubeconfig", str(self.plane.kubeconfig(ACCOUNT))),
+            *("--config", str(file), "--kubeconfig", str(self.plane.account_kubeconfig(NAMESPACE, ACCOUNT))),
             launcher=(*self._unshare, "sh", "-c", _OWN_ETC, str(self._make_etc())),
         )
         self.plane.wait_for("kueue", lambda: answers(self.port["health"], "/readyz"))

@@ -7,24 +7,21 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from kube.control_plane import ControlPlane
 from kube.installing import install_our_crds
-from kube.kueue import OPERATOR_ACCOUNT, WITH_KUEUE, Kueue, KueueUnavailable
+from kube.kueue import Kueue, KueueUnavailable
+from kube.kueue_tests.accounts import connect_operator, install_operator_account
 from kube.kueue_tests.queues import Queues
-from kube.kwok import CAPACITY, SimulatedNodes
+from kube.kwok import CAPACITY, SIMULATED, SimulatedNodes
 from kube.operating import People, Running, operating
-from trainwright.cluster.kube.config import Connection, load_connection
+from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.transport import AiohttpTransport
-from trainwright.manifests.access import build_operator_access
-from trainwright.manifests.names import DEFAULT_NAMESPACE
-from trainwright.manifests.settings import InstallSettings
 
 pytest.importorskip("cryptography", reason="NOT TESTED: needs the extra `operator` (cryptography)")
 
-from kube.admitting import WebhookServer, build_url
+from kube.admitting import WebhookServer
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -58,7 +55,7 @@ def run_kueue() -> Iterator[Kueue]:
     programs = os.environ.get("TRAINWRIGHT_CLUSTER_PROGRAMS")
     if not programs:
         pytest.skip("NOT TESTED with Kueue: no Kubernetes; `make test` builds one where Go is installed")
-    with ControlPlane(Path(programs), variant=WITH_KUEUE) as plane:
+    with ControlPlane(Path(programs), variant=SIMULATED) as plane:
         try:
             kueue = Kueue(plane)
         except KueueUnavailable as error:
@@ -76,13 +73,6 @@ def run_kueue() -> Iterator[Kueue]:
                 yield kueue
             finally:
                 kueue.stop()
-
-
-def install_operator_account(plane: ControlPlane) -> None:
-    """Give the operator's service account the rights that come with an installation."""
-    plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": DEFAULT_NAMESPACE}})
-    for obj in build_operator_access(InstallSettings()):
-        plane.call("POST", build_url(obj, obj["metadata"].get("namespace", "")), obj)
 
 
 # Those of the folder above are kept for the plane that they were first asked for.
@@ -117,9 +107,7 @@ def nodes(control_plane: ControlPlane) -> Iterator[SimulatedNodes]:
 @pytest.fixture
 def operator_connection(control_plane: ControlPlane, tmp_path: Path) -> Connection:
     """The connection of the account that an installation gives to the operator."""
-    kubeconfig = str(control_plane.kubeconfig(OPERATOR_ACCOUNT))
-    connection = load_connection({"KUBECONFIG": kubeconfig}, tmp_path)
-    return msgspec.structs.replace(connection, namespace=DEFAULT_NAMESPACE)
+    return connect_operator(control_plane, tmp_path)
 
 
 @pytest.fixture

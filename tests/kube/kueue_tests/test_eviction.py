@@ -134,7 +134,7 @@ async def test_what_kueue_does_not_know_survives_admission_and_eviction(
 async def test_a_job_whose_runtime_is_edited_starts_again_as_it_was(
     people: People, queues: Queues, operator: Running
 ) -> None:
-    """Kueue compares what it admitted with the runtime as it is now, and starts over; we keep the snapshot."""
+    """Kueue compares what it admitted with the runtime as it is, and starts over; the snapshot stays."""
     await queues.add({"blue": {"cpu": "1"}})
     await people.create(runtime())
     await people.create(queues.job())

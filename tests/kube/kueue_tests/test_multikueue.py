@@ -6,16 +6,15 @@ import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from kube.control_plane import ControlPlane
-from kube.kueue import API, MULTIKUEUE, NAMESPACE, OPERATOR_ACCOUNT, Kueue
+from kube.kueue import API, MULTIKUEUE, NAMESPACE, Kueue
+from kube.kueue_tests.accounts import connect_operator
 from kube.kueue_tests.queues import Queues, has
 from kube.operating import People, Running, condition, eventually, operating, runtime
 from trainwright.cluster.kube.config import load_connection
 from trainwright.cluster.kube.transport import AiohttpTransport
-from trainwright.manifests.names import DEFAULT_NAMESPACE
 
 
 @pytest.fixture
@@ -49,9 +48,7 @@ async def worker_operator(
     worker_kueue: Kueue, worker_namespace: str, tmp_path: Path
 ) -> AsyncIterator[Running]:
     """The operator of the other cluster."""
-    kubeconfig = worker_kueue.plane.kubeconfig(OPERATOR_ACCOUNT)
-    connection = load_connection({"KUBECONFIG": str(kubeconfig)}, tmp_path)
-    connection = msgspec.structs.replace(connection, namespace=DEFAULT_NAMESPACE)
+    connection = connect_operator(worker_kueue.plane, tmp_path)
     async with operating(connection, worker_namespace) as running:
         yield running
 
