@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from kube.control_plane import ControlPlane
+from kube.external_cluster import ExternalCluster
 from trainwright.manifests.access import OPERATOR_NAMESPACE_RULES, OPERATOR_RULES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,14 +18,16 @@ CRDS = sorted((ROOT / "src/trainwright/manifests/crds").glob("*.yaml"))
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def install_our_crds(plane: ControlPlane) -> None:
+def install_our_crds(plane: ControlPlane | ExternalCluster) -> None:
     """Create our CRDs and wait until they are served."""
     plane.install_crds([yaml.safe_load(path.read_text()) for path in CRDS])
 
 
-def grant_operator_rights(plane: ControlPlane) -> None:
+def grant_operator_rights(plane: ControlPlane | ExternalCluster) -> None:
     """Give the user `operator` the rights that an installation gives to the operator, in all namespaces."""
-    for name, rules in (("test", OPERATOR_RULES), ("test-own-namespace", OPERATOR_NAMESPACE_RULES)):
+    rules_by_name = {"operator": OPERATOR_RULES, "operator-own-namespace": OPERATOR_NAMESPACE_RULES}
+    for suffix, rules in rules_by_name.items():
+        name = f"{plane.prefix}-{suffix}"
         role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
         plane.call("POST", f"/apis/{_RBAC}/v1/clusterroles", {**role, "rules": list(rules)})
         binding = {
@@ -32,6 +35,6 @@ def grant_operator_rights(plane: ControlPlane) -> None:
             "kind": "ClusterRoleBinding",
             "metadata": {"name": name},
             "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
-            "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "operator"}],
+            "subjects": [plane.get_subject("operator")],
         }
         plane.call("POST", f"/apis/{_RBAC}/v1/clusterrolebindings", binding)

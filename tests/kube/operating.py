@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -156,17 +157,23 @@ async def eventually(condition: Callable[[], Awaitable[Any]], seconds: float = P
 
 
 class People:
-    """Users, JobSet's pods and whoever looks, in one namespace."""
+    """Users, JobSet's pods and whoever looks, in one namespace.
 
-    def __init__(self, transport: AiohttpTransport, namespace: str) -> None:
+    Pods of runtimes that are made here are for `scheduler`, if one is named.
+    """
+
+    def __init__(self, transport: AiohttpTransport, namespace: str, scheduler: str = "") -> None:
         self.cluster = KubeCluster(transport, "kubectl")
         self.namespace = namespace
+        self._scheduler = scheduler
 
     def key(self, kind: str, name: str = "demo") -> ObjectKey:
         return ObjectKey(kind, self.namespace, name)
 
     async def create(self, obj: Json) -> Json:
         metadata = {"namespace": self.namespace, **obj["metadata"]}
+        if self._scheduler:
+            obj = _give_pods_to(self._scheduler, obj)
         return await self.cluster.create({**obj, "metadata": metadata})
 
     async def find(self, kind: str, name: str = "demo") -> Json | None:
@@ -255,6 +262,16 @@ class People:
         conditions = [{"type": "Ready", "status": str(is_running), "lastTransitionTime": now}]
         status = {"phase": phase, "conditions": conditions, "containerStatuses": statuses}
         await self.cluster.patch_status(self.key("Pod", pod["metadata"]["name"]), {"status": status})
+
+
+def _give_pods_to(scheduler: str, obj: Json) -> Json:
+    """Return a runtime or a JobSet whose pods are for a scheduler; other objects as they are."""
+    changed: Json = copy.deepcopy(obj)
+    spec = changed.get("spec") or {}
+    holder = ((spec.get("template") or {}).get("spec") or {}) if obj["kind"].endswith("Runtime") else spec
+    for job in holder.get("replicatedJobs") or ():
+        job["template"]["spec"]["template"]["spec"]["schedulerName"] = scheduler
+    return changed
 
 
 def runtime(name: str = "plain", nodes: int = 1, **template: Any) -> Json:

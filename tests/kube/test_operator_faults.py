@@ -9,10 +9,12 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from kube.control_plane import ControlPlane, find_free_ports
 from kube.operating import (
@@ -28,6 +30,7 @@ from kube.operating import (
 from trainwright.api.meta import Json
 from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.leader import LeaseLost
+from trainwright.manifests.names import LEASE
 from trainwright.operator.configuration import Configuration, LeaderElectionSettings
 
 
@@ -109,7 +112,11 @@ async def test_an_operator_that_starts_among_jobs_at_rest_writes_nothing(
         for number in range(5):
             for pod in await people.until_pods(1, f"running-{number}"):
                 await people.set_pod(pod, "Running")
-            await people.until_phase("Running", f"running-{number}")
+            # Running is said of pods; JobSet counts them a little later.
+            await people.until_status(
+                lambda status: status.get("phase") == "Running" and status["jobsStatus"][0]["ready"] == 1,
+                f"running-{number}",
+            )
             await people.until_phase("Suspended", f"suspended-{number}")
     kinds = ("TrainJob", "JobSet", "ConfigMap", "Job")
     before = versions([obj for kind in kinds for obj in await people.list(kind)])
@@ -145,6 +152,46 @@ async def test_of_two_operators_one_works_and_the_other_takes_over_at_once(
         assert second.is_leading()
         assert first.transport.writes.count("PATCH jobsets/one") == 1
         assert "PATCH jobsets/one" not in second.transport.writes
+
+
+async def test_beside_an_operator_that_is_not_ours_nothing_is_done_and_it_is_named(
+    people: People, operator_connection: Connection
+) -> None:
+    """1. Another controller, as the peer's, holds the lease. 2. Ours says who, and writes nothing. 3. The
+    other is taken off, and gives the lease back. 4. Ours begins."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {
+        "holderIdentity": "kubeflow-trainer-controller-manager-7d9c_1a2b",
+        "leaseDurationSeconds": 3600,
+        "acquireTime": now,
+        "renewTime": now,
+    }
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": LEASE},
+        "spec": spec,
+    }
+    await people.create(lease)
+    await people.create(runtime())
+    await people.create(train_job())
+    with capture_logs() as logs:
+        async with operating(
+            operator_connection,
+            people.namespace,
+            configuration=electing(people.namespace, retry="200ms"),
+            waits=False,
+        ) as running:
+
+            async def is_told() -> list[Json]:
+                return [dict(line) for line in logs if line["event"] == "waiting for the lease"]
+
+            (told,) = await eventually(is_told)
+            assert told["held_by"] == spec["holderIdentity"]
+            await people.edit({"metadata": {"labels": {"a": "b"}}})
+            assert running.transport.writes == []
+            await people.edit({"spec": {"holderIdentity": ""}}, "Lease", LEASE)
+            await people.until_pods(1)
 
 
 async def test_a_lost_lease_ends_the_operator(people: People, operator_connection: Connection) -> None:

@@ -28,9 +28,7 @@ def role_connection(control_plane: ControlPlane, crds: None, namespace: str, tmp
     binding = {
         "metadata": {"name": "operator"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"},
-        "subjects": [
-            {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "operator-of-one-namespace"}
-        ],
+        "subjects": [control_plane.get_subject("operator-of-one-namespace")],
     }
     control_plane.call("POST", f"{RBAC}/namespaces/{namespace}/roles", role)
     control_plane.call("POST", f"{RBAC}/namespaces/{namespace}/rolebindings", binding)
