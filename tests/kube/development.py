@@ -8,14 +8,15 @@ mounted from this machine.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kube.cluster import ClusterUnavailable
+from kube.cluster import Cluster, ClusterUnavailable
 from kube.images import (
     BASE_IMAGE,
     PACKAGES_MOUNT,
@@ -69,9 +70,12 @@ def install(kubeconfig: Path, run_on_node: RunOnNode, training: Path | None) -> 
         )
 
 
-def uninstall(kubeconfig: Path) -> None:
-    """Take away the operator and the shipped runtimes."""
-    _call(kubeconfig, "uninstall", "--apply")
+@contextlib.contextmanager
+def installed(cluster: Cluster, training: Path | None) -> Iterator[None]:
+    """Put operator and runtimes on a cluster, and take them away at the end of the block."""
+    install(cluster.kubeconfig, cluster.node.walls.run, training)
+    yield
+    _call(cluster.kubeconfig, "uninstall", "--apply")
 
 
 def build_local_runtimes(shipped: Iterable[Json], packages: Path | None) -> list[Json]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kube.cluster import Cluster, ClusterUnavailable
-from kube.development import install, uninstall
+from kube.development import installed
 from kube.node_tests.training import connect
 from trainwright.cluster.kube.adapter import KubeCluster
 
@@ -46,12 +46,8 @@ def real_cluster(cluster_programs: Path) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def ready_cluster(real_cluster: Cluster, training_environment: Path) -> Iterator[Cluster]:
     """The cluster as `make cluster` leaves it, until the end of the module."""
-    try:
-        install(real_cluster.kubeconfig, real_cluster.node.walls.run, training_environment)
-    except ClusterUnavailable as error:
-        pytest.fail(str(error))
-    yield real_cluster
-    uninstall(real_cluster.kubeconfig)
+    with installed(real_cluster, training_environment):
+        yield real_cluster
 
 
 @pytest.fixture

@@ -158,14 +158,21 @@ def start(client: TrainerClient, name: str) -> Said:
 def wait_until_running(client: TrainerClient, name: str) -> Said:
     """A job that was just made, or that somebody resumed."""
     status = client.wait_for_job_status(name, {"Running"}, **PATIENCE).status
-    about = [one.reason for one in client.get_job_events(name) if one.involved_object_kind == "TrainJob"]
-    return {"status": status, "told": about}
+    return {"status": status, "told": [reason for reason, _ in list_own_events(client, name)]}
+
+
+def start_wrong_image(client: TrainerClient, name: str) -> Said:
+    """A job whose pods cannot start."""
+    trainer = CustomTrainerContainer(image="no.such.host/image:1")
+    client.train(runtime="plain", trainer=trainer, options=[Name(name)])
+    return {}
 
 
 def look(client: TrainerClient, name: str) -> Said:
     """What is shown of a job at this moment."""
     job = client.get_job(name)
-    return {"status": job.status, "steps": [step.name for step in job.steps]}
+    steps = [[step.name, step.status] for step in job.steps]
+    return {"status": job.status, "steps": steps, "told": list_own_events(client, name)}
 
 
 def list_packages(client: TrainerClient, name: str) -> Said:
@@ -185,6 +192,12 @@ def build_pod_patch(step: str = "node") -> RuntimePatch:
     return RuntimePatch(training_runtime_spec=TrainingRuntimeSpecPatch(JobSetTemplatePatch(spec=spec)))
 
 
+def list_own_events(client: TrainerClient, name: str) -> list[tuple[str, str]]:
+    """Return reason and message of what was told about the TrainJob itself."""
+    events = client.get_job_events(name)
+    return [(one.reason, one.message) for one in events if one.involved_object_kind == "TrainJob"]
+
+
 def refusal(call: Any) -> list[str]:
     """Return what a user reads: the SDK's own error, and the server's message behind it."""
     try:
@@ -197,7 +210,16 @@ def refusal(call: Any) -> list[str]:
 
 STORIES = {
     story.__name__: story
-    for story in (train_to_the_end, fail, be_refused, start, wait_until_running, look, list_packages)
+    for story in (
+        train_to_the_end,
+        fail,
+        be_refused,
+        start,
+        start_wrong_image,
+        wait_until_running,
+        look,
+        list_packages,
+    )
 }
 
 

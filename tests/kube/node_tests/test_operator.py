@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import urllib.error
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kube.cluster import Cluster
-from kube.images import OPERATOR_IMAGE, ImageNotBuilt, build_operator_image
+from kube.development import installed
 from kube.node_tests.training import exec_in_pod, read_log, wait_until
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.kube.adapter import KubeCluster
@@ -46,37 +43,9 @@ print(f"rank {rank} of {world}: {total}", flush=True)
 
 
 @pytest.fixture(scope="module")
-def command(real_cluster: Cluster) -> Callable[..., str]:
-    """Run `trainwright` as an administrator of the cluster and return what it prints."""
-
-    def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "trainwright", *arguments],
-            env={**os.environ, "KUBECONFIG": str(real_cluster.kubeconfig)},
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def operator(
-    real_cluster: Cluster, command: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    try:
-        archive = build_operator_image(tmp_path_factory.mktemp("operator"))
-    except ImageNotBuilt as error:
-        pytest.skip(f"NOT TESTED: {error}")
-    real_cluster.node.import_image(archive)
-    archive.unlink()
-    command("install", "--apply", "--image", OPERATOR_IMAGE, "--replicas", "1", "--timeout", "120")
-    yield
-    command("uninstall", "--apply")
+def operator(real_cluster: Cluster) -> Iterator[None]:
+    with installed(real_cluster, training=None):
+        yield
 
 
 def build_train_job(name: str, namespace: str, image: str, command: list[str], nodes: int) -> Json:

@@ -131,11 +131,26 @@ def test_a_job_that_was_suspended_is_shown_as_running_again(
     suspend(ready_cluster, namespace, "pause", True)
     wait = ("wait", "pods", "--all", "-n", namespace, "--for=delete", "--timeout=60s")
     kubectl(ready_cluster, *wait)
-    assert tell("look", "pause") == {"status": "Created", "steps": [], "warnings": [], "printed": []}
+    seen = tell("look", "pause")
+    assert (seen["status"], seen["steps"]) == ("Created", [])
 
     suspend(ready_cluster, namespace, "pause", False)
     again = tell("wait_until_running", "pause")
     assert (again["status"], again["told"]) == ("Running", ["Suspended", "Resumed"])
+
+
+def test_the_cause_of_a_job_that_cannot_start_is_among_its_events(
+    ready_cluster: Cluster, tell: Tell, namespace: str
+):
+    tell("start_wrong_image", "wrong")
+    cause = "--for=jsonpath={.status.cause.layer}=Container"
+    kubectl(ready_cluster, "wait", "tj/wrong", "-n", namespace, cause, "--timeout=60s")
+
+    seen = tell("look", "wrong")
+
+    assert (seen["status"], seen["steps"]) == ("Created", [["node-0", "Pending"]])
+    [(_, message)] = seen["told"]
+    assert "no.such.host/image:1" in message
 
 
 def test_the_packages_of_a_runtime_can_be_listed(tell: Tell):
