@@ -31,7 +31,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE_IMAGE = "trainwright.test/pause:1"
 BASE_IMAGE = "trainwright.test/base:1"
-OPERATOR_IMAGE = "trainwright.test/operator:1"
+OPERATOR_REPOSITORY = "trainwright.test/operator"
 
 SUITE = "bookworm"
 PYTHON_VERSION = "3.11"  # of that suite
@@ -98,11 +98,11 @@ def name_operator_image() -> str:
     sources = sorted(path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix != ".pyc")
     files = [ROOT / "pyproject.toml", *sources]
     content = _hash(*(f"{path.relative_to(ROOT)} {_hash_file(path)}" for path in files))
-    return f"{OPERATOR_IMAGE.rpartition(':')[0]}:{content}"
+    return f"{OPERATOR_REPOSITORY}:{content}"
 
 
-def build_operator_image(folder: Path, image: str = OPERATOR_IMAGE) -> Path:
-    """Return the archive of the operator's image, of the working tree as it is, made in `folder`."""
+def build_operator_image(folder: Path, image: str) -> Path:
+    """Return the archive of an image of the operator, of the working tree as it is, made in `folder`."""
     packages = sorted(_list_requirements("trainwright", "operator"))
     layers = [
         _build_base(),
