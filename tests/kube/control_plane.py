@@ -114,18 +114,16 @@ class ControlPlane:
         """Return the kubeconfig of a user."""
         path = self.folder / f"{user.replace(':', '-')}.kubeconfig"
         if not path.exists():
-            ca = base64.b64encode((self.folder / "pki/apiserver.crt").read_bytes()).decode()
-            config = {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "test",
-                "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
-                "clusters": [
-                    {"name": "test", "cluster": {"server": self.server, "certificate-authority-data": ca}}
-                ],
-                "users": [{"name": user, "user": {"token": self.users[user][0]}}],
-            }
-            path.write_text(yaml.safe_dump(config))
+            self._write_kubeconfig(path, self.users[user][0])
+        return path
+
+    def account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """Return the kubeconfig of a service account, which exists, for a day."""
+        path = self.folder / f"{namespace}-{name}.kubeconfig"
+        if not path.exists():
+            account = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
+            asked = self.call("POST", f"{account}/token", {"spec": {"expirationSeconds": 86_400}})
+            self._write_kubeconfig(path, asked["status"]["token"])
         return path
 
     @property
@@ -231,6 +229,20 @@ class ControlPlane:
                 said = log.read_text(errors="replace")[-2000:] if log.exists() else ""
                 raise RuntimeError(f"{what} {'ended' if dead else 'is not ready'}:\n{said}")
             time.sleep(0.05)
+
+    def _write_kubeconfig(self, path: Path, token: str) -> None:
+        ca = base64.b64encode((self.folder / "pki/apiserver.crt").read_bytes()).decode()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+            "clusters": [
+                {"name": "test", "cluster": {"server": self.server, "certificate-authority-data": ca}}
+            ],
+            "users": [{"name": "test", "user": {"token": token}}],
+        }
+        path.write_text(yaml.safe_dump(config))
 
     def _is_ready(self) -> bool:
         if not (self.folder / "pki/apiserver.crt").exists():
