@@ -23,8 +23,6 @@ from trainwright.runner.supervisor.supervisor_process import BuildExecutor, buil
 
 Json = dict[str, Any]
 
-BOUND_SECONDS = 15.0
-
 
 def shell(script: str) -> list[str]:
     """Return the command that runs a shell script."""
@@ -63,6 +61,9 @@ def replicated_job(name: str, script: str, *, pods: int = 1, step: str | None = 
 class Lab:
     """One state directory, seen from outside as a command sees it."""
 
+    # What a test waits for has to happen within this time.
+    bound_seconds = 15.0
+
     def __init__(self, root: Path) -> None:
         self.paths = StatePaths(root / "state")
         self.work = root / "work"
@@ -81,14 +82,19 @@ class Lab:
     async def submit(
         self, *replicated_jobs: Json, name: str = "demo", nodes: int | None = None, **fields: Any
     ) -> Json:
-        """Store a TrainJob with a runtime of its own; `template` is for the JobSet, the rest for the job."""
+        """Store a TrainJob with a runtime of its own.
+
+        `template` is for the JobSet, `policy` for the runtime's mlPolicy, the rest for the job.
+        """
+        policy = {"numNodes": nodes or 1, **fields.pop("policy", {})}
+        trainer = fields.pop("trainer", {}) | ({"numNodes": nodes} if nodes else {})
         template = {"replicatedJobs": list(replicated_jobs), **fields.pop("template", {})}
         await self.cluster.apply(
             {
                 "apiVersion": "trainer.kubeflow.org/v1alpha1",
                 "kind": "TrainingRuntime",
                 "metadata": {"name": name, "namespace": "default"},
-                "spec": {"mlPolicy": {"numNodes": nodes or 1}, "template": {"spec": template}},
+                "spec": {"mlPolicy": policy, "template": {"spec": template}},
             },
             "test",
         )
@@ -99,7 +105,7 @@ class Lab:
                 "metadata": {"name": name, "namespace": "default"},
                 "spec": {
                     "runtimeRef": {"name": name, "kind": "TrainingRuntime"},
-                    **({"trainer": {"numNodes": nodes}} if nodes else {}),
+                    **({"trainer": trainer} if trainer else {}),
                     **fields,
                 },
             }
@@ -123,7 +129,7 @@ class Lab:
         self._supervisors.append(task)
         try:
             yield task
-            async with asyncio.timeout(BOUND_SECONDS):
+            async with asyncio.timeout(self.bound_seconds):
                 await task
         finally:
             self._supervisors.remove(task)
@@ -161,7 +167,7 @@ class Lab:
 
     async def until(self, check: Callable[[], Any], what: str = "") -> Any:
         """Wait until the check, asked after every change of the store and at least often, gives something."""
-        async with asyncio.timeout(BOUND_SECONDS):
+        async with asyncio.timeout(self.bound_seconds):
             version = (await self.cluster.list("TrainJob")).resource_version
             kinds = ["TrainJob", "JobSet", "Job", "Pod"]
             changes = self.cluster.watch(kinds, None, version)
@@ -185,7 +191,7 @@ class Lab:
                             kinds, None, (await self.cluster.list("TrainJob")).resource_version
                         )
             except TimeoutError as error:
-                raise AssertionError(f"did not happen in {BOUND_SECONDS} s: {what or check}") from error
+                raise AssertionError(f"did not happen in {self.bound_seconds} s: {what or check}") from error
 
     async def until_file(self, name: str) -> str:
         """Wait until a process of the job has written a file in its working directory; return the content."""

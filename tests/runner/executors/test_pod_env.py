@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ POD = {
     "spec": {},
 }
 NAMES = build_names(("demo-node-0-0", "demo-node-0-1"), "demo", "team")
-IDENTITY = PodIdentity(pod=POD, host_name="demo-node-0-1", address="127.0.1.2", addresses=NAMES)
+IDENTITY = PodIdentity(pod=POD, host_name="demo-node-0-1", address="127.1.0.2", addresses=NAMES)
 
 
 def context(**fields):
@@ -114,7 +115,7 @@ FIELDS = {
     "metadata.annotations['batch.kubernetes.io/job-completion-index']": "1",
     "metadata.labels['missing']": "",
     "metadata.labels": 'app="demo"\njobset.sigs.k8s.io/job-index="0"',
-    "status.podIP": "127.0.1.2",
+    "status.podIP": "127.1.0.2",
     "status.hostIP": "127.0.0.1",
 }
 
@@ -239,14 +240,15 @@ def test_without_own_names_addresses_are_the_loopbacks(text, expected):
 
 
 def test_a_pod_without_a_subdomain_has_one_name():
-    assert build_names(["alone"], "", "team") == {"alone": "127.0.1.1"}
+    assert build_names(["alone"], "", "team") == {"alone": "127.1.0.1"}
 
 
 def test_addresses_differ_and_stay_on_the_loopback():
-    names = build_names([f"host-{n}" for n in range(1000)], "demo", "team")
-    assert names["host-0.demo"] == names["host-0"] == "127.0.1.1"
-    assert len(set(names.values())) == 1000
-    assert all(address.startswith("127.0.") for address in names.values())
+    names = build_names([f"host-{n}" for n in range(70_000)], "demo", "team")
+    assert names["host-0.demo"] == names["host-0"] == "127.1.0.1"
+    assert names["host-254"] == "127.1.1.1"
+    assert len(set(names.values())) == 70_000
+    assert all(ip_address(address) in ip_network("127.0.0.0/8") for address in set(names.values()))
 
 
 TORCH = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "demo-node-0-0.demo"}

@@ -60,9 +60,9 @@ def test_a_small_pod_is_planned_as_a_whole():
         name="demo-node-0-0-abcde",
         uid="u",
         host_name="demo-node-0-0",
-        address="127.0.1.1",
+        address="127.1.0.1",
         hosts=(
-            "127.0.1.1 demo-node-0-0.demo demo-node-0-0 demo-node-0-0.demo.team demo-node-0-0.demo.team.svc "
+            "127.1.0.1 demo-node-0-0.demo demo-node-0-0 demo-node-0-0.demo.team demo-node-0-0.demo.team.svc "
             "demo-node-0-0.demo.team.svc.cluster.local\n"
         ),
         names=frozenset(

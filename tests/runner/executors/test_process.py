@@ -146,7 +146,7 @@ async def test_a_termination_message_file_is_read(namespaces, folder):
 async def test_a_pod_has_the_names_of_a_cluster(namespaces, folder):
     script = "hostname; hostname -f; getent hosts demo-node-0-1.demo | cut -d' ' -f1; echo $HOSTNAME"
     await complete(namespaces, pod(shell(script)), context(folder))
-    assert read_log(folder).split() == ["demo-node-0-0", "demo-node-0-0.demo", "127.0.1.2", "demo-node-0-0"]
+    assert read_log(folder).split() == ["demo-node-0-0", "demo-node-0-0.demo", "127.1.0.2", "demo-node-0-0"]
 
 
 async def test_without_namespaces_addresses_are_rewritten(processes, folder):

@@ -20,8 +20,8 @@ from trainwright.runner.executors.remote_start import natural_key, parse_words, 
 
 BOUND_SECONDS = 60
 HOSTS = """\
-127.0.1.1 demo-launcher-0-0.demo demo-launcher-0-0 demo-launcher-0-0.demo.default.svc
-127.0.1.2 demo-node-0-0.demo demo-node-0-0 demo-node-0-0.demo.default.svc
+127.1.0.1 demo-launcher-0-0.demo demo-launcher-0-0 demo-launcher-0-0.demo.default.svc
+127.1.0.2 demo-node-0-0.demo demo-node-0-0 demo-node-0-0.demo.default.svc
 """
 
 
@@ -116,7 +116,7 @@ def test_words_without_a_command_end_as_ssh_does_when_it_cannot_connect(
 def test_a_host_is_known_by_every_name_and_its_address(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text(HOSTS)
     hosts = read_hosts(str(tmp_path / "hosts"))
-    names = ("127.0.1.2", "demo-node-0-0", "demo-node-0-0.demo", "demo-node-0-0.demo.default.svc")
+    names = ("127.1.0.2", "demo-node-0-0", "demo-node-0-0.demo", "demo-node-0-0.demo.default.svc")
     assert {name for name, host in hosts.items() if host == "demo-node-0-0"} == set(names)
     assert len(hosts) == 8
 

@@ -6,7 +6,7 @@ hostfile above all, is as it was rendered.
 
     container                                              here
     mounts the job's ssh keys, and runs /usr/sbin/sshd     runs our server instead
-    mounts the job's hostfile (the launcher)               gets the variables below, and fails where mpirun
+    mounts both keys and hostfile (the launcher)           gets the variables below, and fails where mpirun
                                                            succeeds without having used any node
     any other                                              runs as it is, an sshd of its own included
 
@@ -53,11 +53,11 @@ class RemoteStart(StrEnum):
 def find_remote_start(container: Json) -> RemoteStart | None:
     """Return the container's part; None for one that has nothing to do with it."""
     mounted = {mount.get("name") for mount in container.get("volumeMounts") or ()}
-    if SSH_AUTH_VOLUME in mounted and (container.get("command") or [""])[0] == SSH_SERVER:
+    if SSH_AUTH_VOLUME not in mounted:
+        return None
+    if (container.get("command") or [""])[0] == SSH_SERVER:
         return RemoteStart.SERVER
-    if HOSTFILE_VOLUME in mounted:
-        return RemoteStart.CLIENT
-    return None
+    return RemoteStart.CLIENT if HOSTFILE_VOLUME in mounted else None
 
 
 def build_client_environment(program: str) -> dict[str, str]:
@@ -93,18 +93,24 @@ def belongs_to_outer_run(variable: str) -> bool:
     return variable.startswith(_RUN_PREFIXES)
 
 
+def describe_loss(lost: Collection[str]) -> str:
+    """Return why a launcher failed whose nodes ended before it, whatever it ended with.
+
+    Some implementations name the lost host only long before their last lines, and that of Open MPI 5 exits
+    with 0, as if all were well.
+    """
+    return f"mpirun lost what it had started on {_list(sorted(lost))}: the pod ended before the launcher"
+
+
 def find_silent_fault(
-    environment: Mapping[str, str], nodes: Collection[str], asked: Collection[str], lost: Collection[str]
+    environment: Mapping[str, str], nodes: Collection[str], asked: Collection[str]
 ) -> str | None:
     """Return what is wrong with a launcher that ended with 0; None where nothing is.
 
-    `nodes` are the other pods in which our server waits, `asked` those that were asked to start something,
-    `lost` those that ended before what they had been asked to start. Two things happen without a word, and
-    the job would be called complete: an mpirun that does not read the hostfile runs all ranks beside itself,
-    and that of Open MPI 5 ends with 0 when it loses a node.
+    `nodes` are the other pods in which our server waits, `asked` those that were asked to start something.
+    An mpirun that does not read the hostfile runs all ranks beside itself, without a word: the job would be
+    called complete, having trained on one host.
     """
-    if lost:
-        return f"mpirun succeeded, but what it ran on {_list(sorted(lost))} was lost with its pod"
     if not nodes or asked or environment.get(ONE_HOST_ENV) == "allow":
         return None
     return (

@@ -362,13 +362,15 @@ def read_resource(reference: Json, container: Json, pod: Json, machine: Machine)
 
 
 def build_names(host_names: Sequence[str], subdomain: str, namespace: str) -> dict[str, str]:
-    """Return every way to write the address of a pod of this job -> its loopback address, 127.0.1.1 on.
+    """Return every way to write the address of a pod of this job -> its loopback address, from 127.1.0.1 on.
 
+    Not from 127.0.1.1 on: that is the machine's own host name on Debian, and MPICH takes it for "here".
     Source: spec 02 section 14.3 (names), local-runs recipe (addresses).
     """
     names: dict[str, str] = {}
     for number, host in enumerate(host_names):
-        address = f"127.0.{1 + number // 254}.{1 + number % 254}"
+        row, place = divmod(number, 254)
+        address = f"127.{1 + row // 256}.{row % 256}.{1 + place}"
         for name in list_names(host, subdomain, namespace):
             names[name] = address
     return names

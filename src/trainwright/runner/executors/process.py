@@ -24,7 +24,7 @@ from trainwright.runner.executor import PodContext
 from trainwright.runner.executors.channel import ContainerSetup
 from trainwright.runner.executors.container_run import Backoff, ContainerRun
 from trainwright.runner.executors.isolation import Isolation, separates_pids
-from trainwright.runner.executors.mpi_pod import RemoteStart, find_silent_fault
+from trainwright.runner.executors.mpi_pod import RemoteStart
 from trainwright.runner.executors.output import ContainerOutput, Rotation
 from trainwright.runner.executors.pod_env import Machine, find_rendezvous_hosts
 from trainwright.runner.executors.pod_folder import CannotStart, PodFolder
@@ -243,11 +243,10 @@ class ProcessPodRun:
 
     def _review(self, plan: ContainerPlan, exit_code: int) -> tuple[int, str]:
         """Return the exit code that counts, and what the container said at its end."""
-        if exit_code == 0 and plan.remote_start is RemoteStart.CLIENT:
-            remote = self._folder.remote_hosts
-            nodes, asked, lost = (remote.list_others(f".{mark}") for mark in ("socket", "asked", "lost"))
-            if fault := find_silent_fault(plan.environment, nodes, asked, lost):
-                return 1, fault
+        if plan.remote_start is RemoteStart.CLIENT:
+            fault = self._folder.remote_hosts.find_fault(plan.environment, exit_code)
+            if fault is not None:
+                return exit_code or 1, fault
         return exit_code, self._folder.read_termination_file(plan)
 
     async def _build_setup(self, container: ContainerRun, retry_seconds: float) -> ContainerSetup | None:

@@ -12,11 +12,15 @@ neither spaces nor colons, at which Open MPI would take it apart. What it runs i
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
+import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from trainwright.runner.executors.mpi_pod import describe_loss, find_silent_fault
 from trainwright.runner.executors.readiness import ReadinessProbe
 
 # Imported, not run by path, so that it is compiled once and for all; see `channel`.
@@ -41,12 +45,18 @@ class RemoteHosts:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def build_server_command(self) -> tuple[str, ...]:
-        """Remove what an earlier server of this pod left, and return the command of a new one."""
-        self._remove(".socket", ".asked", ".lost")
+        """Remove the socket of an earlier server of this pod, and return the command of a new one."""
+        self.withdraw()
         return (sys.executable, *_PROGRAM, "serve", str(self.folder), self._host)
 
     def write_client(self, temporary: Path, hosts: str) -> Path:
-        """Write the program that this pod's mpirun calls, and the names that it knows; return its path."""
+        """Write the program that this pod's mpirun calls, and the names that it knows; return its path.
+
+        What was noted when an earlier launcher ran is removed: nobody has asked for anything yet.
+        """
+        for suffix in (".asked", ".lost"):
+            for host in self.list_others(suffix):
+                (self.folder / f"{host}{suffix}").unlink(missing_ok=True)
         folder = temporary / _FOLDER
         folder.mkdir(exist_ok=True)
         names = folder / "hosts"
@@ -59,26 +69,55 @@ class RemoteHosts:
 
     def build_probe(self) -> ReadinessProbe:
         """Return the probe of a server: it is ready when it answers, whatever the probe of its sshd was."""
-        socket = self._socket
+        name = self._socket
 
         async def ask(_: object) -> bool:
-            return socket.exists()
+            return name.exists()
 
         return ReadinessProbe(ask=ask, first_period_seconds=_LOOK_AGAIN_SECONDS)
+
+    def find_fault(self, environment: Mapping[str, str], exit_code: int) -> str | None:
+        """Return what is wrong with the launcher of this pod, which ended so, in terms of the other pods."""
+        if lost := self._list_lost():
+            return describe_loss(lost)
+        if exit_code != 0:
+            return None
+        return find_silent_fault(environment, self.list_others(".socket"), self.list_others(".asked"))
 
     def list_others(self, suffix: str) -> set[str]:
         """Return the other hosts that have a file with this suffix."""
         return {file.stem for file in self.folder.glob(f"*{suffix}") if file.stem != self._host}
 
-    def withdraw(self) -> None:
-        """Remove the socket of this pod, which has ended. What was noted of it, its launcher may yet read."""
-        self._remove(".socket")
+    def _list_lost(self) -> set[str]:
+        """Return the other hosts that were asked to start something and ended before it.
 
-    def _remove(self, *suffixes: str) -> None:
-        for suffix in suffixes:
-            with contextlib.suppress(OSError):
-                self._socket.with_suffix(suffix).unlink()
+        A client that mpirun kills notes nothing; but of a pod that has ended no server answers any more.
+        """
+        unreachable = {host for host in self.list_others(".asked") if not _answers(self.folder, host)}
+        return self.list_others(".lost") | unreachable
+
+    def withdraw(self) -> None:
+        """Remove the socket of this pod, which has ended. What was noted of it its launcher may yet read."""
+        with contextlib.suppress(OSError):
+            self._socket.unlink()
 
     @property
     def _socket(self) -> Path:
         return self.folder / f"{self._host}.socket"
+
+
+def _answers(folder: Path, host: str) -> bool:
+    """Say whether somebody listens behind the socket of a host."""
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            # The path of a socket has 108 characters, which the folder's may have used up.
+            near = f"/proc/self/fd/{directory}" if sys.platform == "linux" else str(folder)
+            connection.connect(f"{near}/{host}.socket")
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    except OSError:
+        return True  # it may be there, but cannot be asked
+    finally:
+        os.close(directory)
+    return True
