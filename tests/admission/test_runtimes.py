@@ -24,6 +24,8 @@ from trainwright.api.runtime import (
     MPIPolicy,
     PodGroupPolicy,
     RuntimeSpec,
+    TensorFlowPolicy,
+    TensorFlowTask,
     TorchPolicy,
     TrainingRuntime,
     VolcanoPolicy,
@@ -322,6 +324,25 @@ def test_a_framework_that_is_not_supported_yet_is_a_warning() -> None:
     [warning] = validate(policy=MLPolicy(flux=FluxPolicy())).warnings
 
     assert warning.startswith("spec.mlPolicy: framework flux is not supported by this version")
+
+
+def test_what_every_job_will_be_refused_for_is_a_warning() -> None:
+    targets = [EnvInjectionTarget(job_name="node", container_names=["ghost"])]
+    injecting = MLPolicy(torch=TorchPolicy(env_injection=EnvInjection(targets=targets)))
+    tasks = [TensorFlowTask(job_name="node", type="worker"), TensorFlowTask(job_name="pss", type="ps")]
+    clustered = MLPolicy(tensorflow=TensorFlowPolicy(tasks=tasks))
+
+    assert [validate(policy=policy).warnings for policy in (injecting, clustered)] == [
+        (
+            "TrainJobs of this runtime will be refused: envInjection target: the runtime has no container 'ghost' "
+            "in a replicated job 'node'; correct the runtime's spec.mlPolicy.torch.envInjection",
+        ),
+        (
+            "TrainJobs of this runtime will be refused: spec.mlPolicy.tensorflow.tasks of the runtime names a "
+            "replicated job 'pss', which is not there; use one of 'node'",
+        ),
+    ]
+    assert validate(policy=injecting).errors == validate(policy=clustered).errors == ()
 
 
 def test_nothing_about_a_runtime_is_immutable() -> None:

@@ -295,6 +295,17 @@ WARNINGS: dict[str, tuple[Trainer | None, list[str]]] = {
             "have to share them"
         ],
     ),
+    "slices of GPUs": (
+        Trainer(resources_per_node=ResourceRequirements(limits={"nvidia.com/mig-1g.5gb": 2})),
+        [
+            "each node asks for 2 slices of GPUs (nvidia.com/mig-*), and CUDA shows a process no more than one: "
+            "ask for one on each node and for more nodes, or set CUDA_VISIBLE_DEVICES in each process"
+        ],
+    ),
+    "one slice of a GPU": (
+        Trainer(resources_per_node=ResourceRequirements(limits={"nvidia.com/mig-1g.5gb": 1})),
+        [],
+    ),
     "a number of processes": (Trainer(num_proc_per_node=1), []),
     "as many processes as accelerators": (Trainer(num_proc_per_node=2, resources_per_node=gpus(2)), []),
     "accelerators that torchrun counts": (Trainer(resources_per_node=gpus(8)), []),

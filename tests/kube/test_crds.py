@@ -107,12 +107,37 @@ async def test_a_job_may_be_resized_and_suspended_as_far_as_the_schema_goes(crds
     await transport.request(build_merge_patch(key, change))
 
 
-async def test_a_runtime_with_two_frameworks_is_refused(crds, transport, namespace):
-    runtime = {
+def build_runtime(namespace, **policy):
+    return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainingRuntime",
         "metadata": {"namespace": namespace, "name": "rt"},
-        "spec": {"mlPolicy": {"torch": {}, "mpi": {}}},
+        "spec": {"mlPolicy": policy},
     }
+
+
+@pytest.mark.parametrize(
+    "other", [{"mpi": {}}, {"tensorflow": {}}, {"paddle": {}}, {"custom": {"framework": "x"}}]
+)
+async def test_a_runtime_with_two_frameworks_is_refused(crds, transport, namespace, other):
     with pytest.raises(InvalidError, match="at most one of torch"):
-        await transport.request(build_create(runtime))
+        await transport.request(build_create(build_runtime(namespace, torch={}, **other)))
+
+
+async def test_what_a_framework_of_another_package_reads_is_stored_as_it_is(crds, transport, namespace):
+    custom = {"framework": "x", "parameters": {"any": [{"thing": 1.5}], "deep": {"y": "", "z": None}}}
+    stored = json.loads(await transport.request(build_create(build_runtime(namespace, custom=custom))))
+    assert stored["spec"]["mlPolicy"] == {"custom": custom}
+
+
+async def test_tasks_of_a_tensorflow_cluster_have_a_type_and_a_replicated_job_each(
+    crds, transport, namespace
+):
+    chosen = {"tasks": [{"jobName": "node", "type": "worker"}]}
+    await transport.request(build_create(build_runtime(namespace, tensorflow=chosen)))
+    for wrong in ({"jobName": "a", "type": "boss"}, {"jobName": "a"}, {"type": "ps"}):
+        with pytest.raises(InvalidError, match="tasks"):
+            await transport.request(build_create(build_runtime(namespace, tensorflow={"tasks": [wrong]})))
+    twice = {"tasks": [{"jobName": "a", "type": "ps"}, {"jobName": "a", "type": "chief"}]}
+    with pytest.raises(InvalidError, match="Duplicate"):
+        await transport.request(build_create(build_runtime(namespace, tensorflow=twice)))

@@ -25,14 +25,16 @@ from trainwright.api.constants import (
     SUPPORT_LABEL,
 )
 from trainwright.api.encoding import build_object
-from trainwright.api.meta import Json
+from trainwright.api.meta import Json, ObjectMeta
 from trainwright.api.names import explain_subdomain
 from trainwright.api.runtime import MLPolicy, Runtime, RuntimeSpec
 from trainwright.api.schema import check_object
 from trainwright.api.shapes import Findings
+from trainwright.api.trainjob import RuntimeRef, TrainJob, TrainJobSpec
 from trainwright.field_errors import FieldError, Rule
-from trainwright.frameworks import FRAMEWORKS, Framework, find_unsupported
+from trainwright.frameworks import FRAMEWORKS, Framework, find_unsupported, select_frameworks
 from trainwright.gang import list_queue_warnings
+from trainwright.template.layout import build_layout
 from trainwright.template.pod_sets import count_pods
 from trainwright.template.replicated_jobs import (
     find_named,
@@ -93,6 +95,8 @@ def validate_runtime(
         *_list_warnings(job_set),
         *_list_name_warnings(job_set, policy),
     ]
+    if not invalid and not denied:
+        warnings += _list_framework_warnings(spec, frameworks)
     return Verdict(invalid=forget_repeated(invalid), denied=forget_repeated(denied), warnings=tuple(warnings))
 
 
@@ -198,6 +202,19 @@ def _list_warnings(job_set: Json) -> Iterator[str]:
                 f"{place}.template.metadata.labels lacks {ANCESTOR_LABEL}: {step}{where}; without it on the "
                 f"Job template a TrainJob's settings do not reach {name}"
             )
+
+
+def _list_framework_warnings(spec: RuntimeSpec, frameworks: Sequence[Framework]) -> Iterator[str]:
+    """Yield why every TrainJob will be refused: what even one that asks for nothing cannot have.
+
+    No more than a warning: runtimes with such a mistake are there already, and harm nobody.
+    """
+    job = TrainJob(metadata=ObjectMeta(name="x"), spec=TrainJobSpec(runtime_ref=RuntimeRef(name="x")))
+    layout = build_layout(job, spec)
+    for framework in select_frameworks(spec.ml_policy, frameworks):
+        for error in framework.validate(layout):
+            if error.path == "spec.runtimeRef":
+                yield f"TrainJobs of this runtime will be refused: {error.detail}"
 
 
 def _list_name_warnings(job_set: Json, policy: MLPolicy | None) -> Iterator[str]:

@@ -5,8 +5,12 @@ Source: spec 02 sections 2.6 and 5.1.
 
 from __future__ import annotations
 
+from typing import Final
+
 from trainwright.template.layout import JobLayout
-from trainwright.template.resources import count_accelerators, count_cpus
+from trainwright.template.resources import AcceleratorNames, count_accelerators, count_cpus
+
+_SLICES: Final = AcceleratorNames(substrings=("/mig-",))
 
 
 def compute_processes_per_node(layout: JobLayout) -> int | None:
@@ -33,6 +37,21 @@ def list_process_warnings(layout: JobLayout) -> list[str]:
     """Return where accelerators would stay idle or be shared, or could not be counted."""
     if layout.trainer_pod_set is None:
         return []
+    return [*_list_slice_warnings(layout), *_list_count_warnings(layout)]
+
+
+def _list_slice_warnings(layout: JobLayout) -> list[str]:
+    """Return a warning where a node has several slices of GPUs: CUDA shows a process only the first."""
+    slices = count_accelerators(layout.trainer_resources, _SLICES)
+    if slices < 2:
+        return []
+    return [
+        f"each node asks for {slices} slices of GPUs (nvidia.com/mig-*), and CUDA shows a process no more "
+        "than one: ask for one on each node and for more nodes, or set CUDA_VISIBLE_DEVICES in each process"
+    ]
+
+
+def _list_count_warnings(layout: JobLayout) -> list[str]:
     chosen = layout.trainer.num_proc_per_node
     accelerators = count_accelerators(layout.trainer_resources, layout.accelerators)
     if chosen is not None and accelerators > chosen:
