@@ -298,8 +298,8 @@ WARNINGS: dict[str, tuple[Trainer | None, list[str]]] = {
     "slices of GPUs": (
         Trainer(resources_per_node=ResourceRequirements(limits={"nvidia.com/mig-1g.5gb": 2})),
         [
-            "each node asks for 2 slices of GPUs (nvidia.com/mig-*), and CUDA shows a process no more than one: "
-            "ask for one on each node and for more nodes, or set CUDA_VISIBLE_DEVICES in each process"
+            "each node asks for 2 slices of GPUs (nvidia.com/mig-*), and CUDA shows a process no more than "
+            "one: ask for one on each node and for more nodes, or set CUDA_VISIBLE_DEVICES in each process"
         ],
     ),
     "one slice of a GPU": (
