@@ -332,6 +332,40 @@ def test_an_image_that_is_tried_and_paused_in_turns_is_one_cause_and_one_write()
     assert [event.reason for event in world.events] == ["ImagePullBackOff"]
 
 
+PROBE = event("Pod", POD, "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 500", 4)
+
+
+def test_a_container_that_its_probe_ended_tells_which() -> None:
+    told = world_with_pods([ended(143, message="bye")], [PROBE]).status.cause
+    assert told is not None
+    assert (told.reason, told.message) == (
+        "ProbeFailed",
+        f"{WHO}: container node was ended by SIGTERM (exit code 143): {PROBE.message}; last log lines:\nbye",
+    )
+
+
+def test_a_pod_that_its_probe_ended_is_no_victim_of_another() -> None:
+    probe = event("Pod", POD, "Unhealthy", "Startup probe failed: timeout", 4)
+    told = world_with_pods([ended(137), _end_at(9, 1)], [probe]).status.cause
+    assert told is not None
+    assert told.reason == "ProbeFailed"
+
+
+@pytest.mark.parametrize(
+    ("status", "about"),
+    [
+        (ended(3), PROBE),
+        (ended(143), event("Pod", POD, "Unhealthy", "Readiness probe failed: timeout", 4)),
+        (ended(143), event("Pod", "demo-other", "Unhealthy", "Liveness probe failed: timeout", 4)),
+    ],
+    ids=["it ended by itself", "the probe is for services", "the probe is another pod's"],
+)
+def test_a_probe_is_no_cause_where(status: Json, about: Event) -> None:
+    told = world_with_pods([status], [about]).status.cause
+    assert told is not None
+    assert told.reason != "ProbeFailed"
+
+
 def test_a_cause_that_is_gone_leaves_the_status() -> None:
     world = world_with_pods([waiting("ErrImagePull", UNKNOWN_HOST)])
     world.run_pods()

@@ -182,6 +182,10 @@ HINTS: Final[dict[str, str]] = {
         "on the node"
     ),
     "Terminated": "something outside asked it to end (SIGTERM): a drain, a preemption, or a deadline",
+    "ProbeFailed": (
+        "give the program more time (initialDelaySeconds, failureThreshold of the probe), or leave the probe "
+        "out: a training job needs none"
+    ),
     "KilledBySignal": "the program ended by a signal: see the last log lines",
     "NonZeroExit": "the program reports an error: see its last log lines (`trainwright logs NAME`)",
 }

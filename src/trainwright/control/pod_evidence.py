@@ -7,7 +7,7 @@ Source: cause layers, section 2 (where the truth stands) and section 3 (order of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -29,6 +29,7 @@ from trainwright.control.view import find_place, is_live
 POD_DELETED: Final = "PodDeleted"
 NODE_NOT_READY: Final = "NodeNotReady"
 CRASH_LOOP: Final = "CrashLoopBackOff"
+PROBE_FAILED: Final = "ProbeFailed"
 
 # Who may disrupt a pod, as its condition DisruptionTarget says it.
 # Source: Kubernetes, "Pod disruption conditions".
@@ -43,7 +44,7 @@ DISRUPTIONS: Final = frozenset(
 )
 
 
-def find_pod_evidence(pod: Pod, events: Iterable[Event], now: datetime) -> Evidence | None:
+def find_pod_evidence(pod: Pod, events: Sequence[Event], now: datetime) -> Evidence | None:
     """Return the strongest evidence in one pod, in the order of `Force`.
 
     `events` are the Warnings about it. A pod that ended well, or runs, tells nothing.
@@ -54,7 +55,7 @@ def find_pod_evidence(pod: Pod, events: Iterable[Event], now: datetime) -> Evide
         _find_pod_reason(pod)
         or _find_lost_node(pod)
         or _find_disruption(pod)
-        or _find_failure(pod, now)
+        or _find_failure(pod, events, now)
         or _find_deletion(pod)
         or _find_waiting(pod)
         or _find_unscheduled(pod)
@@ -108,7 +109,7 @@ def _find_disruption(pod: Pod) -> Evidence | None:
     return msgspec.structs.replace(evidence, at=condition.last_transition_time, is_end=True)
 
 
-def _find_failure(pod: Pod, now: datetime) -> Evidence | None:
+def _find_failure(pod: Pod, events: Sequence[Event], now: datetime) -> Evidence | None:
     """Return how a container failed: out of memory first, then init containers, then the others.
 
     An init container that failed keeps the others from starting; one that runs beside them (a sidecar) is
@@ -116,6 +117,8 @@ def _find_failure(pod: Pod, now: datetime) -> Evidence | None:
     victims it was not killed. One that is restarted in place counts until its new run is a recovery.
     """
     failures = _list_last_failures(pod, now)
+    if not failures:
+        return None
     init = {id(status) for status in _list_init(pod)}
     has_begun = any(c.state.waiting is None or c.last_state.terminated for c in _list_main(pod))
     tellers: Sequence[tuple[Force, Callable[[Failure], bool]]] = (
@@ -126,8 +129,23 @@ def _find_failure(pod: Pod, now: datetime) -> Evidence | None:
     )
     for force, tells in tellers:
         if told := [failure for failure in failures if tells(failure)]:
-            return _build_failure(pod, min(told, key=_get_failure_order), force)
+            failure = min(told, key=_get_failure_order)
+            evidence = _build_failure(pod, failure, force)
+            return _find_probe(pod, failure, events, evidence) or evidence
     return None
+
+
+def _find_probe(pod: Pod, failure: Failure, events: Sequence[Event], evidence: Evidence) -> Evidence | None:
+    """Return that a probe ended the container, where the kubelet said so before it sent the signal."""
+    if not is_aftermath(failure.ended):
+        return None
+    failed = [event for event in events if event.message.startswith(_DEADLY_PROBES)]
+    event = find_newest_event("Pod", pod.metadata.name, failed, {"Unhealthy"})
+    if event is None:
+        return None
+    told, last_lines, tail = evidence.message.partition(LAST_LINES)
+    message = f"{told}: {event.message.strip()}{last_lines}{tail}"
+    return msgspec.structs.replace(evidence, reason=PROBE_FAILED, message=message, is_aftermath=False)
 
 
 def _build_failure(pod: Pod, failure: Failure, force: Force) -> Evidence:
@@ -187,7 +205,7 @@ def _find_unscheduled(pod: Pod) -> Evidence | None:
     return msgspec.structs.replace(evidence, at=condition.last_transition_time)
 
 
-def _find_not_started(pod: Pod, events: Iterable[Event]) -> Evidence | None:
+def _find_not_started(pod: Pod, events: Sequence[Event]) -> Evidence | None:
     """Return why a pod on its node does not get containers; only an event tells (volumes, sandbox).
 
     Where the kubelet says that the pod is ready to start containers, such events are history.
@@ -218,6 +236,9 @@ def _build(pod: Pod, force: Force, reason: str, message: str) -> Evidence:
 
 # Ways to fail that say nothing more than that the program failed, or was ended.
 _COMMON_EXITS: Final = frozenset({"NonZeroExit", "Killed", "Terminated", "KilledBySignal"})
+
+# What the kubelet says of probes for which it ends a container; another is for services alone.
+_DEADLY_PROBES: Final = ("Liveness probe", "Startup probe")
 
 # Waiting that belongs to a normal start.
 _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})

@@ -198,6 +198,16 @@ WAITING = {
         job={"backoffLimit": 6},
         failures=3,
     ),
+    "the executable is not there, and is tried again in place": Situation(
+        "Container",
+        "Pod",
+        "StartError",
+        ("could not be started (exit code 128) (failed 2 times, restarted in place)", '"deepspeed"'),
+        container={"command": ["deepspeed", "train.py"]},
+        pod={"restartPolicy": "OnFailure"},
+        job={"backoffLimit": 6},
+        failures=2,
+    ),
 }
 
 # Where they end.
@@ -317,6 +327,17 @@ FAILING = {
         "FailedJobs",
         container=SLEEP,
         pod={"initContainers": [{"name": "prepare", "image": "trainwright.test/base:1", **shell("exit 9")}]},
+    ),
+    "the liveness probe fails": Situation(
+        "Container",
+        "Pod",
+        "ProbeFailed",
+        ("container node was ended by SIGKILL (exit code 137): Liveness probe failed",),
+        "FailedJobs",
+        container={
+            **SLEEP,
+            "livenessProbe": {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 2},
+        },
     ),
     "somebody deletes the pod": Situation(
         "Pod",
