@@ -144,6 +144,35 @@ async def test_a_change_that_comes_while_the_caches_are_behind_is_acted_upon_whe
         assert server.objects["jobsets", "ns", "demo"]["spec"]["suspend"] is True
 
 
+async def test_a_runtime_that_was_made_a_moment_before_its_job_is_not_called_missing() -> None:
+    """1. The watch of runtimes is behind. 2. A runtime is made, and a job. 3. The job starts at once."""
+    server = ScriptedServer()
+    async with controlling(server):
+        server.hold("TrainingRuntime")
+        server.put(runtime())
+        server.put(job())
+        await settle()
+        assert "GET ns/trainingruntimes/plain" in server.requests
+        assert "PATCH ns/jobsets/demo" in server.writes
+        assert not any("events" in write for write in server.writes)
+
+
+async def test_a_runtime_that_nobody_has_is_asked_for_once_however_many_jobs_name_it() -> None:
+    server = ScriptedServer()
+    async with controlling(server):
+        for number in range(20):
+            server.put(job(f"job-{number}"))
+            await settle()
+        assert server.requests.count("GET ns/trainingruntimes/plain") == 1
+        status = server.objects["trainjobs", "ns", "job-19"]["status"]
+        assert status["cause"]["reason"] == "RuntimeNotFound"
+        # Its watch brings it, and nothing is asked for.
+        server.put(runtime())
+        await settle()
+        assert server.writes.count("PATCH ns/jobsets/job-19") == 1
+        assert server.requests.count("GET ns/trainingruntimes/plain") == 1
+
+
 async def test_a_snapshot_of_the_peer_is_read_once() -> None:
     server = ScriptedServer()
     live = server.put(runtime())

@@ -1,13 +1,17 @@
 """What `decide` looks at, read from the caches: no request per job.
 
-The one exception is a snapshot that the caches do not have although one may exist: the peer's form, which
-lies among all ConfigMaps of a namespace and is not watched, and one of ours whose watch is behind. Only jobs
-that another controller worked on, or that name a snapshot, pay for that, with one read per process: what it
-gave is remembered.
+Two things are read where the caches do not have them although they may exist:
+
+- a snapshot: the peer's form, which lies among all ConfigMaps of a namespace and is not watched, and one of
+  ours whose watch is behind. Only jobs that another controller worked on, or that name a snapshot, pay for
+  that, with one read per process: what it gave is remembered;
+- a runtime that seems to be missing: it may have been made a moment before its job, and each kind has a watch
+  of its own. That it is missing is remembered for a few seconds, however many jobs ask for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
@@ -15,7 +19,7 @@ from typing import Final
 from trainwright.api.batch import Job
 from trainwright.api.constants import PEER_SNAPSHOT_SUFFIX, SNAPSHOT_NAME_PREFIX, TEMPLATE_HASH_ANNOTATION
 from trainwright.api.core import Event, Pod
-from trainwright.api.encoding import build_object
+from trainwright.api.encoding import build_object, parse_object
 from trainwright.api.jobset import JobSet
 from trainwright.api.kueue import Workload
 from trainwright.api.meta import Json, ObjectKey
@@ -23,11 +27,13 @@ from trainwright.api.pod_group import PodGroup, list_pod_group_kinds
 from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJob
 from trainwright.cluster.kube.adapter import KubeCluster
-from trainwright.errors import NotFound
+from trainwright.cluster.observe import RUNTIME_KINDS
+from trainwright.errors import Forbidden, NotFound
 from trainwright.operator.caches import Caches
 from trainwright.operator.expectations import Expectations
 from trainwright.operator.stored import StoredJobSet, open_job_set, open_train_job
 
+MISSING_SECONDS: Final = 5.0
 _REMEMBERED: Final = 10_000
 
 
@@ -109,6 +115,32 @@ class CacheSource:
         while len(self._read_before) > _REMEMBERED:
             self._read_before.popitem(last=False)
         return found
+
+
+class ReconcileSource(CacheSource):
+    """What workers look at: a runtime that the caches lack is looked for on the server.
+
+    Webhooks do not: they look for it themselves, for no longer than an API server waits for them.
+    """
+
+    def __init__(self, caches: Caches, cluster: KubeCluster, expectations: Expectations) -> None:
+        super().__init__(caches, cluster, expectations)
+        self._missing_until: dict[ObjectKey, float] = {}
+
+    async def find_runtime(self, key: ObjectKey) -> Runtime | None:
+        """Return the runtime of either kind, or None: where nobody has it, or we may not see it."""
+        found = await super().find_runtime(key)
+        now = asyncio.get_running_loop().time()
+        if found is not None or self._missing_until.get(key, 0.0) > now:
+            return found
+        try:
+            return parse_object(await self._cluster.get(key), RUNTIME_KINDS[key.kind])
+        except (NotFound, Forbidden):
+            self._missing_until = {
+                other: until for other, until in self._missing_until.items() if until > now
+            }
+            self._missing_until[key] = now + MISSING_SECONDS
+            return None
 
 
 def _names_snapshot(train_job: TrainJob) -> bool:

@@ -21,7 +21,7 @@ from trainwright.cluster.reconcile import delete_snapshots, reconcile_from
 from trainwright.control.lifecycle import Render
 from trainwright.control.snapshot import find_unused_snapshots
 from trainwright.errors import TargetUnreachable
-from trainwright.operator.cache_source import CacheSource
+from trainwright.operator.cache_source import CacheSource, ReconcileSource
 from trainwright.operator.caches import Caches
 from trainwright.operator.controller import Again, Controller
 from trainwright.operator.expectations import PATIENCE_SECONDS, Expectations
@@ -54,6 +54,7 @@ class TrainJobController:
         self._render = render
         self._expectations = Expectations()
         self.source = CacheSource(caches, cluster, self._expectations)
+        self._own_source = ReconcileSource(caches, cluster, self._expectations)
         self._controller = Controller(NAME, self._reconcile, workers, metrics)
         self._expectations.on_met = self._controller.enqueue
         self._ledger = Ledger(self._expectations, SharedSnapshots(), caches.find_version)
@@ -82,7 +83,7 @@ class TrainJobController:
             return None
         writer = TrackedWriter(self._cluster, key, self._ledger)
         outcome = await reconcile_from(
-            self.source,
+            self._own_source,
             writer,
             key,
             self._clock,
