@@ -21,6 +21,7 @@ from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.requests import Request
 from trainwright.cluster.kube.transport import AiohttpTransport, AnswerListener
 from trainwright.errors import NotFound
+from trainwright.frameworks import FRAMEWORKS, Framework
 from trainwright.operator.configuration import (
     CertManagementSettings,
     Configuration,
@@ -109,6 +110,7 @@ async def operating(
     dies_before: int | None = None,
     waits: bool = True,
     clock: Callable[[], datetime] | None = None,
+    frameworks: tuple[Framework, ...] = FRAMEWORKS,
 ) -> AsyncIterator[Running]:
     """Run an operator for one namespace until the block ends; `waits` until it works."""
     stopping = asyncio.Event()
@@ -123,6 +125,7 @@ async def operating(
         connection=connection,
         identity=f"operator-{uuid.uuid4().hex[:6]}",
         namespace=namespace,
+        frameworks=frameworks,
     )
     running = Running(Operator(settings, connect, clock), stopping)
     running.task = asyncio.create_task(running.operator.run(stopping), name="operator")
