@@ -19,7 +19,13 @@ import pytest
 PLAIN_USER = 65534
 _ROOT = Path(__file__).parents[2]
 # Handed on where they are set.
-_HANDED_ON = ("TRAINWRIGHT_TRAIN_ENV", "CI")
+_ENVIRONMENTS = (
+    "TRAINWRIGHT_TRAIN_ENV",
+    "TRAINWRIGHT_OPENMPI_ENV",
+    "TRAINWRIGHT_MPICH_ENV",
+    "TRAINWRIGHT_INTEL_MPI_ENV",
+)
+_HANDED_ON = (*_ENVIRONMENTS, "CI")
 
 # Hides the closed folder behind one that is open and has only what is needed.
 _LAUNCH = r"""
@@ -52,8 +58,7 @@ def run_tests_as_plain_user(files: Sequence[Path], *, expression: str = "", seco
         *(Path(p).resolve() for p in packages),
         *(Path(file).resolve().parent for file in files),
     }
-    if training := os.environ.get("TRAINWRIGHT_TRAIN_ENV"):
-        needed.add(Path(training).resolve())
+    needed |= {Path(os.environ[name]).resolve() for name in _ENVIRONMENTS if os.environ.get(name)}
     closed = sorted({folder for path in needed for folder in path.parents if not folder.stat().st_mode & 1})
     if len(closed) > 1:
         pytest.skip(f"NOT TESTED AS A PLAIN USER: {', '.join(map(str, closed))} are closed to it")

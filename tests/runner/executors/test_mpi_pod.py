@@ -112,6 +112,16 @@ def executor(request: pytest.FixtureRequest) -> ProcessExecutor:
     return ProcessExecutor({"TRAINWRIGHT_ISOLATION": request.param}, retry_seconds=0.05)
 
 
+# Without namespaces a path that nothing mentions cannot be had, unless the user may make a link there.
+HOSTFILE = {"HYDRA_HOST_FILE": "/etc/mpi/hostfile"}
+AGENTS = (
+    "OMPI_MCA_plm_rsh_agent",
+    "PRTE_MCA_plm_ssh_agent",
+    "HYDRA_LAUNCHER_EXEC",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC",
+)
+
+
 def launcher(command: list[str], **env: str) -> dict[str, Any]:
     return pod(
         {
@@ -120,7 +130,7 @@ def launcher(command: list[str], **env: str) -> dict[str, Any]:
                 {"name": "mpi-ssh-auth", "mountPath": "/root/.ssh"},
                 {"name": "mpi-hostfile", "mountPath": "/etc/mpi"},
             ],
-            "env": [{"name": name, "value": value} for name, value in env.items()],
+            "env": [{"name": name, "value": value} for name, value in (HOSTFILE | env).items()],
         },
         name="demo-launcher-0-0-abcde",
         volumes=[
@@ -137,14 +147,6 @@ async def read_environment(
     status = await complete(executor, launcher(["env"], **env), context(folder, environment=environment))
     assert status.phase == "Succeeded"
     return dict(line.split("=", 1) for line in read_log(folder).splitlines())
-
-
-AGENTS = (
-    "OMPI_MCA_plm_rsh_agent",
-    "PRTE_MCA_plm_ssh_agent",
-    "HYDRA_LAUNCHER_EXEC",
-    "I_MPI_HYDRA_BOOTSTRAP_EXEC",
-)
 
 
 async def test_mpirun_is_led_to_our_client_whatever_the_submitter_had(executor, tmp_path) -> None:
