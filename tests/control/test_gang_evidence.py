@@ -90,6 +90,11 @@ INCOMPLETE = {
         [PENDING, UNPLACED],
         gang_cause(f"pod demo-node-0-1-00001 (node, rank 1): {NO_ROOM}", 3),
     ),
+    "scheduler-plugins have no room, and no controller": (
+        coscheduling(""),
+        [UNPLACED, UNPLACED],
+        gang_cause(f"{WHO}: {NO_ROOM}", 3),
+    ),
     "scheduler-plugins placed a part": (
         coscheduling("Scheduling"),
         [UNPLACED, PENDING],

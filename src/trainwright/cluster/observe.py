@@ -125,7 +125,7 @@ async def observe_from(
         metadata.uid for metadata in (*children, *(pod.metadata for pod in pods)) if metadata.uid is not None
     ]
     is_suspended = train_job.spec is not None and bool(train_job.spec.suspend)
-    gang_runtime = None if is_suspended else snapshot.runtime or runtime
+    gang_runtime = snapshot.runtime or runtime
     return Seen(
         train_job=train_job,
         runtime=runtime,

@@ -1,8 +1,8 @@
 """What a PodGroup tells about a gang of which not all pods can be placed.
 
-Volcano writes a condition that says what is missing. The controller of scheduler-plugins writes a phase, and
-its scheduler tells the rest in the pods: there the PodGroup says how many have to fit at once, the first pod
-that does not fit says why.
+Volcano writes a condition that says what is missing. The controller of scheduler-plugins, where it runs,
+writes a phase, and its scheduler tells the rest in the pods: there the PodGroup says how many have to fit at
+once, the first pod that does not fit says why.
 """
 
 from __future__ import annotations
@@ -43,6 +43,6 @@ def find_gang_evidence(pod_group: PodGroup, unplaced: Evidence | None) -> Eviden
             return msgspec.structs.replace(
                 evidence, message=f"{needs}: {told}", at=condition.last_transition_time
             )
-    if unplaced is None or not pod_group.status.phase:
+    if unplaced is None:
         return None
     return msgspec.structs.replace(evidence, message=f"{needs}: {unplaced.message}", at=unplaced.at)
