@@ -28,6 +28,7 @@ _GUESTS = frozenset(
         "test_informer.py",
         "test_leader.py",
         "test_operator_clocks.py",
+        "test_operator_configured.py",
         "test_operator_faults.py",
         "test_operator_life.py",
         "test_operator_namespaced.py",

@@ -1,4 +1,4 @@
-"""A control plane of its own, whose etcd can be made slow and whose quotas are counted."""
+"""A control plane of its own: a slow etcd, counted quotas, and owners that need a right to be set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from kube.control_plane import ControlPlane, Variant, find_free_ports
 from kube.installing import grant_operator_rights, install_our_crds
 from kube.slow_link import SlowLink
 
-COUNTING = Variant(
+HARD = Variant(
+    apiserver_arguments=(
+        *Variant().apiserver_arguments,
+        # As on OpenShift: who names an owner that blocks deletion needs the right to its finalizers.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+    ),
     controllers=f"{Variant().controllers},resourcequota-controller",
 )
 
@@ -32,7 +37,7 @@ def control_plane() -> Iterator[LinkedControlPlane]:
     programs = os.environ.get("TRAINWRIGHT_CLUSTER_PROGRAMS")
     if not programs:
         pytest.skip("NOT TESTED: no Kubernetes; `make test` builds one where Go is installed")
-    plane = LinkedControlPlane(Path(programs), variant=COUNTING)
+    plane = LinkedControlPlane(Path(programs), variant=HARD)
     with SlowLink(find_free_ports(1)[0], plane.port["etcd"]) as plane.link, plane:
         yield plane
 
