@@ -282,7 +282,7 @@ class ControlPlane:
 
     def _install_jobset(self) -> None:
         source = find_module_folder("jobset", "sigs.k8s.io/jobset") / "config/components"
-        self.create_all(_load_documents(sorted((source / "crd/bases").glob("*.yaml"))))
+        self.create_all(load_documents(sorted((source / "crd/bases").glob("*.yaml"))))
         rendered = subprocess.run(
             [self.programs / "kubectl", "kustomize", source / "webhook"], capture_output=True, check=True
         )
@@ -418,7 +418,8 @@ def find_module_folder(program: str, module: str) -> Path:
     return Path(listed.stdout.strip())
 
 
-def _load_documents(paths: list[Path]) -> list[dict[str, Any]]:
+def load_documents(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return the objects in YAML files. CRDs are large: the parser in Python would take seconds for them."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [
         document

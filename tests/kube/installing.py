@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
-from kube.control_plane import ControlPlane
+from kube.control_plane import ControlPlane, load_documents
 from kube.external_cluster import ExternalCluster
 from trainwright.manifests.access import OPERATOR_NAMESPACE_RULES, OPERATOR_RULES
 
@@ -20,7 +18,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 def install_our_crds(plane: ControlPlane | ExternalCluster) -> None:
     """Create our CRDs and wait until they are served."""
-    plane.install_crds([yaml.safe_load(path.read_text()) for path in CRDS])
+    plane.install_crds(load_documents(CRDS))
 
 
 def grant_operator_rights(plane: ControlPlane | ExternalCluster) -> None:

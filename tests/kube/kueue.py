@@ -75,7 +75,8 @@ class Kueue:
         self.plane.install_crds([self._localize_conversion(crd) for crd in crds])
         for document in documents:
             path = _COLLECTIONS.get(document["kind"])
-            if path is not None:
+            is_for_people = document["metadata"]["name"].endswith(("-editor-role", "-viewer-role"))
+            if path is not None and not is_for_people:
                 namespace = document["metadata"].get("namespace")
                 self.plane.call("POST", path.format(namespace=namespace), document)
         self._webhooks = [
