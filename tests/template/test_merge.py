@@ -14,6 +14,7 @@ LISTS = {
     "merged.inner": KeyedList(key="path"),
     "whole": KeyedList(key="name", replaces=True),
     "closed": KeyedList(key="name", adds=False),
+    "equal": KeyedList(key=None),
 }
 
 
@@ -66,6 +67,11 @@ MERGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"merged": [{"name": "a", "inner": [{"path": "/p", "x": 1}]}]},
         {"merged": [{"name": "a", "inner": [{"path": "/q"}, {"path": "/p", "y": 1}]}]},
         {"merged": [{"name": "a", "inner": [{"path": "/p", "x": 1, "y": 1}, {"path": "/q"}]}]},
+    ),
+    "without a key only equal elements are the same": (
+        {"equal": [{"name": "a", "x": 1}, {"name": "b"}]},
+        {"equal": [{"name": "b"}, {"name": "a", "x": 2}]},
+        {"equal": [{"name": "a", "x": 1}, {"name": "b"}, {"name": "a", "x": 2}]},
     ),
     "an element is replaced whole where the rule says so": (
         {"whole": [{"name": "a", "value": "1"}]},

@@ -189,6 +189,22 @@ def test_the_later_manager_wins_field_by_field() -> None:
     }
 
 
+def test_kueue_adds_tolerations_to_those_that_made_it_choose_a_flavor() -> None:
+    """A flavor with taints is chosen for pods that tolerate them; its own tolerations come on top."""
+    gpu, team = {"key": "gpu", "operator": "Exists"}, {"key": "team", "value": "a"}
+    spot = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+
+    def tolerate(manager: str, *tolerations: Json) -> RuntimePatch:
+        pod = {"spec": {"tolerations": list(tolerations)}}
+        job = {"name": "node", "template": {"spec": {"template": pod}}}
+        return patch({"replicatedJobs": [job]}, manager=manager)
+
+    original = template(replicated_job(pod={"tolerations": [gpu]}))
+    kueue = tolerate("kueue.x-k8s.io/manager", spot, gpu)
+    merged = apply_patches(original, [tolerate("example.com/one", gpu, team), kueue])
+    assert get_pod_spec((merged.spec or {})["replicatedJobs"][0])["tolerations"] == [gpu, team, spot]
+
+
 def test_patches_do_not_reorder_replicated_jobs() -> None:
     jobs = [replicated_job(name, ancestor=None) for name in ("a", "b", "c")]
     changes = patch({"replicatedJobs": [{"name": "c", "template": {}}, {"name": "a", "template": {}}]})

@@ -14,6 +14,7 @@ import msgspec
 from trainwright.admission.train_job_defaults import list_replicated_job_patches
 from trainwright.admission.verdict import refuse
 from trainwright.api.jobset import JobSet
+from trainwright.api.kueue import PATCH_MANAGER, QUEUE_LABEL
 from trainwright.api.trainjob import PodSpecPatch, RuntimePatch, Trainer, TrainJob, TrainJobSpec
 from trainwright.field_errors import FieldError, Rule
 from trainwright.template.patches import get_pod_spec_patch
@@ -26,8 +27,6 @@ _IMMUTABLE_OF_PODS: Final = {
     for field in msgspec.structs.fields(PodSpecPatch)
     if field.name not in {"node_selector", "affinity", "tolerations", "scheduling_gates"}
 }
-_KUEUE_MANAGER: Final = "kueue.x-k8s.io/manager"
-_KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 
 def find_immutable_changes(new: TrainJobSpec, old: TrainJobSpec) -> list[FieldError]:
@@ -126,16 +125,16 @@ def _find_immutable_patch_changes(new: TrainJobSpec, old: TrainJobSpec) -> Itera
 
 def _check_queue_patch(new: TrainJob, old: TrainJob) -> Iterator[FieldError]:
     """Keep Kueue's patch in a queued job: without it the job would hold quota and never start."""
-    if _KUEUE_QUEUE_LABEL not in (new.metadata.labels or {}):
+    if QUEUE_LABEL not in (new.metadata.labels or {}):
         return
 
     def has_entry(patches: list[RuntimePatch] | None) -> bool:
-        return any(patch.manager == _KUEUE_MANAGER for patch in patches or ())
+        return any(patch.manager == PATCH_MANAGER for patch in patches or ())
 
     assert new.spec is not None  # noqa: S101 (narrows the type)
     assert old.spec is not None  # noqa: S101
     if has_entry(old.spec.runtime_patches) and not has_entry(new.spec.runtime_patches):
-        detail = f"the entry of {_KUEUE_MANAGER} starts a queued job; leave it in the list"
+        detail = f"the entry of {PATCH_MANAGER} starts a queued job; leave it in the list"
         yield refuse("spec.runtimePatches", Rule.FORBIDDEN, detail)
 
 

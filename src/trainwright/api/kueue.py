@@ -16,6 +16,8 @@ KUEUE_GROUP: Final = "kueue.x-k8s.io"
 # As the port names the kind, newest version first; one that is not served is not found.
 WORKLOAD_KINDS: Final = (f"Workload.{KUEUE_GROUP}", f"Workload.v1beta1.{KUEUE_GROUP}")
 
+# Of the entry in a TrainJob's `runtimePatches` that Kueue writes: where its pods may run.
+PATCH_MANAGER: Final = f"{KUEUE_GROUP}/manager"
 # On a TrainJob: the LocalQueue in which the job waits while it is suspended.
 QUEUE_LABEL: Final = f"{KUEUE_GROUP}/queue-name"
 # On a Workload: the uid of the job that it stands for.

@@ -50,12 +50,13 @@ EMPTY_MEANS_ABSENT: Final = frozenset(
 class KeyedList(msgspec.Struct, frozen=True, kw_only=True):
     """How a list of maps is merged: elements with the same value of `key` belong together.
 
+    Without a key only equal ones do, so that a patch adds what is not there.
     `replaces`: an element of the patch takes the place of the original's whole element, instead of being
     merged into it; one that holds nothing but its key changes nothing. `adds`: elements that the original
     does not have are appended; otherwise they are left out.
     """
 
-    key: str
+    key: str | None
     replaces: bool = False
     adds: bool = True
 
@@ -94,7 +95,7 @@ def _merge_list(original: list[Any], patch: list[Any], lists: KeyedLists, path: 
     rule = lists[path]
     merged = list(original)
     for element in patch:
-        identity = element.get(rule.key)
+        identity = _identity(element, rule.key)
         places = [i for i, old in enumerate(merged) if _identity(old, rule.key) == identity]
         for i in places:
             merged[i] = _merge_element(merged[i], element, lists, path)
@@ -110,5 +111,7 @@ def _merge_element(original: Any, element: Any, lists: KeyedLists, path: str) ->
     return element if element.keys() - {rule.key} else original
 
 
-def _identity(element: Any, key: str) -> Any:
+def _identity(element: Any, key: str | None) -> Any:
+    if key is None:
+        return element
     return element.get(key) if isinstance(element, Mapping) else None

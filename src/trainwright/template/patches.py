@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from trainwright.api.encoding import build_json
+from trainwright.api.kueue import PATCH_MANAGER
 from trainwright.api.meta import Json
 from trainwright.api.runtime import JobSetTemplate
 from trainwright.api.trainjob import ContainerPatch, PodSpecPatch, ReplicatedJobPatch, RuntimePatch
@@ -47,6 +48,10 @@ PATCHABLE_LISTS: Final[KeyedLists] = {
     },
 }
 
+# Kueue's entry says what the machines of a flavor ask of a pod, on top of what made Kueue choose the flavor:
+# that the pod tolerates its taints already. Without those no machine of the flavor would take it.
+_QUEUE_LISTS: Final[KeyedLists] = {**PATCHABLE_LISTS, f"{POD_SPEC_PATH}.tolerations": KeyedList(key=None)}
+
 
 def apply_patches(template: JobSetTemplate, patches: Sequence[RuntimePatch]) -> JobSetTemplate:
     """Return the template with all patches laid over it, in order.
@@ -62,7 +67,8 @@ def apply_patches(template: JobSetTemplate, patches: Sequence[RuntimePatch]) -> 
         if change.metadata:
             metadata = merge(metadata, build_json(change.metadata), {})
         if change.spec:
-            spec = merge(spec, build_json(change.spec), PATCHABLE_LISTS)
+            lists = _QUEUE_LISTS if patch.manager == PATCH_MANAGER else PATCHABLE_LISTS
+            spec = merge(spec, build_json(change.spec), lists)
     return msgspec.convert({"metadata": metadata or None, "spec": spec or None}, JobSetTemplate)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kube.kueue import MANAGER
 from kube.kueue_tests.pods import watching_pods
-from kube.kueue_tests.queues import Queues, has
+from kube.kueue_tests.queues import FLAVORS, Queues, has
 from kube.kwok import ENDS_AFTER
 from kube.operating import People, Running, condition, eventually, runtime
 from trainwright.api.meta import Json
@@ -98,6 +98,24 @@ async def test_a_job_comes_back_on_another_flavor_and_keeps_nothing_of_the_first
         tolerated = [toleration["key"] for toleration in spec["tolerations"]]
         assert ("pool" in tolerated) == (pool == "green")
         assert (pod["metadata"]["labels"]["team"], spec["terminationGracePeriodSeconds"]) == ("a", 5)
+
+
+async def test_what_a_flavor_asks_of_pods_comes_on_top_of_what_they_tolerate(
+    people: People, queues: Queues, operator: Running
+) -> None:
+    """The flavor has a taint of its own, which the runtime tolerates, and asks for another toleration."""
+    device = {"key": "device", "value": "a", "effect": "NoSchedule"}
+    tainted = {"green": {**FLAVORS["green"], "nodeTaints": [device]}}
+    await queues.add({"green": {"cpu": "1"}}, tainted)
+    plain = runtime()
+    (job,) = plain["spec"]["template"]["spec"]["replicatedJobs"]
+    mine = {"key": "device", "operator": "Exists", "effect": "NoSchedule"}
+    job["template"]["spec"]["template"]["spec"]["tolerations"] = [mine]
+    await people.create(plain)
+    await people.create(queues.job())
+    await people.until_phase("Running")
+    (pod,) = await people.until_pods(1)
+    assert pod["spec"]["tolerations"][:2] == [mine, *FLAVORS["green"]["tolerations"]]
 
 
 async def test_what_kueue_does_not_know_survives_admission_and_eviction(
