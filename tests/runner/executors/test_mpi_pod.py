@@ -158,6 +158,13 @@ async def test_mpirun_is_led_to_our_client_whatever_the_submitter_had(executor, 
     assert "PMIX_RANK" not in found
 
 
+async def test_a_launcher_without_gpus_hides_none_from_the_ranks_that_inherit_from_it(
+    executor, tmp_path
+) -> None:
+    found = await read_environment(executor, tmp_path / "pods" / "p", {"CUDA_VISIBLE_DEVICES": "GPU-a"})
+    assert "CUDA_VISIBLE_DEVICES" not in found
+
+
 async def test_a_runtime_may_bring_its_own_way_to_the_nodes(executor, tmp_path) -> None:
     found = await read_environment(executor, tmp_path / "pods" / "p", {}, OMPI_MCA_plm_rsh_agent="/opt/rsh")
     assert found["OMPI_MCA_plm_rsh_agent"] == "/opt/rsh"

@@ -120,6 +120,9 @@ def build_environment(
     if find_remote_start(container) is RemoteStart.CLIENT:
         nodes = max(1, len(context.host_names) - 1)
         environment |= build_launcher_defaults(own, nodes, machine.cpus, is_root=machine.is_root)
+        if not context.devices:
+            # MPICH and Intel MPI hand what the launcher has to all ranks: "none" would hide their node's.
+            del environment["CUDA_VISIBLE_DEVICES"]
     environment |= own
     environment |= _build_forced(own, context, machine)
     return environment

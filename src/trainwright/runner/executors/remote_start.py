@@ -267,7 +267,7 @@ class Server:
         touch(f"{self._folder}/{self._host}.asked")
         connection.command = pid
         self._commands[pid] = connection.socket
-        self._say(f"started: {line if len(line) <= 300 else line[:300] + '...'}")
+        self._say(f"started: {line if len(line) <= 100 else line[:100] + '...'}")
 
     def _reap(self) -> None:
         while True:
