@@ -7,6 +7,7 @@ import pytest
 from trainwright.api.meta import Condition, ObjectKey, ObjectMeta
 from trainwright.api.trainjob import (
     Cause,
+    JobStatus,
     Metric,
     RuntimeRef,
     Trainer,
@@ -107,6 +108,24 @@ def test_the_state_of_a_job_without_phase_is_read_from_its_conditions(types, pha
         for name in types
     ]
     assert get_phase(job(TrainJobStatus(conditions=conditions))) == phase
+
+
+@pytest.mark.parametrize(
+    ("initializer", "node", "phase"),
+    [
+        ((0, 0), (0, 0), "Created"),
+        ((1, 0), (0, 0), "Created"),
+        ((0, 1), (0, 0), "Created"),
+        ((0, 1), (1, 0), "Running"),
+    ],
+)
+def test_the_state_of_a_job_on_another_cluster_is_read_from_its_counters(initializer, node, phase):
+    """Each is how many are ready, and how many have succeeded."""
+    counters = [
+        JobStatus(name=name, ready=ready, succeeded=succeeded, failed=0, active=ready, suspended=0)
+        for name, (ready, succeeded) in (("dataset-initializer", initializer), ("node", node))
+    ]
+    assert get_phase(job(TrainJobStatus(jobs_status=counters))) == phase
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,20 @@ def build_wide_row(
 
 
 def get_phase(train_job: TrainJob) -> str:
-    """Return the state in one word. A job that nobody has looked at yet is Created."""
-    phase = train_job.status.phase if train_job.status else None
-    if phase is None:
-        conditions = (train_job.status.conditions if train_job.status else None) or []
-        held = [condition.type for condition in conditions if condition.status == "True"]
-        phase = next((name for name in ("Complete", "Failed", "Suspended") if name in held), "Created")
-    return phase
+    """Return the state in one word. A job that nobody has looked at yet is Created.
+
+    A job that runs on another cluster has no phase here: MultiKueue copies conditions and counters alone.
+    """
+    status = train_job.status
+    if status is None:
+        return "Created"
+    if status.phase is not None:
+        return status.phase
+    held = [condition.type for condition in status.conditions or () if condition.status == "True"]
+    counters = status.jobs_status or ()
+    is_up = bool(counters) and all(entry.ready + entry.succeeded for entry in counters)
+    otherwise = "Running" if is_up else "Created"
+    return next((name for name in ("Complete", "Failed", "Suspended") if name in held), otherwise)
 
 
 def is_finished(train_job: TrainJob) -> bool:
