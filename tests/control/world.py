@@ -192,8 +192,9 @@ class World:
                 self.merge(action.key.kind, action.key.name, action.merge)
                 self.writes.append(f"patch {action.key.kind}")
             case Delete():
-                self.delete(action.key.kind, action.key.name)
-                self.writes.append(f"delete {action.key.kind}")
+                kind, _, _group = action.key.kind.partition(".")
+                self.delete(kind, action.key.name)
+                self.writes.append(f"delete {kind}")
             case PatchStatus():
                 kept = self.objects["TrainJob", self.name].get("status", {}).get("trainerStatus")
                 status = build_json(action.status)

@@ -19,6 +19,7 @@ from trainwright.control.actions import Action, Delete, PatchStatus, RequeueAfte
 from trainwright.control.cause import find_next_look
 from trainwright.control.deadlines import get_deadline, get_expiry, get_requeue_seconds
 from trainwright.control.ending import DECIDED_BY_US, Ending, find_ending
+from trainwright.control.gang import build_gang_deletion
 from trainwright.control.lifecycle import (
     Plan,
     Render,
@@ -72,6 +73,7 @@ def _decide_finished(view: View, finished: Condition, now: datetime) -> list[Act
     actions: list[Action] = []
     if finished.type == FAILED and finished.reason in DECIDED_BY_US and view.job_set is not None:
         actions += build_job_set_deletion(view.job_set)
+    actions += build_gang_deletion(view, _get_runtime(view))
     status = complete_final_status(view.status, finished)
     if status != view.status:
         actions.append(PatchStatus(key=build_train_job_key(view.job), status=status))

@@ -33,6 +33,7 @@ from trainwright.api.trainjob import TrainJob, TrainJobSpec
 from trainwright.control.actions import Action, Apply, Delete, Patch
 from trainwright.control.children import build_write
 from trainwright.control.directives import are_applied, are_only_added, build_marked
+from trainwright.control.gang import build_gang_deletion
 from trainwright.control.problem import (
     CLAIMS_WOULD_BE_DELETED,
     NAME_TAKEN,
@@ -124,14 +125,15 @@ def _plan_suspended(
         return Plan(first=(stop, *snapshot), runtime=runtime)
     if runtime is None or not _is_at_rest(view, job_set):
         return Plan(first=snapshot, runtime=runtime)
+    first = (*snapshot, *build_gang_deletion(view, runtime))
     rendered = _render(view, runtime, render)
     if isinstance(rendered, Problem):
-        return Plan(first=snapshot, runtime=runtime, problem=rendered)
+        return Plan(first=first, runtime=runtime, problem=rendered)
     fresh = rendered[-1]
     if not may_keep(job_set.metadata, fresh):
-        return Plan(first=snapshot, runtime=runtime)  # it is made anew on resume
+        return Plan(first=first, runtime=runtime)  # it is made anew on resume
     upkeep = _build_cleaning(job_set, fresh) or _build_renewal(view, job_set)
-    return Plan(first=(*snapshot, *upkeep), runtime=runtime)
+    return Plan(first=(*first, *upkeep), runtime=runtime)
 
 
 def _plan_running(job_set: JobSet, runtime: Runtime | None, snapshot: tuple[Action, ...]) -> Plan:

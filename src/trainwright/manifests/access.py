@@ -50,9 +50,10 @@ OPERATOR_RULES: Final[tuple[Json, ...]] = (
     # Unfinished Jobs of a suspended JobSet are made anew.
     _rule("batch", "jobs", *_READ, "delete"),
     _rule(JOBSET_GROUP, "jobsets", *_READ, "create", "delete", "patch"),
-    # Of gang schedulers that a runtime's policy names: applied, and read for what keeps a gang waiting.
-    _rule("scheduling.x-k8s.io", "podgroups", *_READ, "create", "patch"),
-    _rule("scheduling.volcano.sh", "podgroups", *_READ, "create", "patch"),
+    # Of gang schedulers that a runtime's policy names: applied, read for what keeps a gang waiting, deleted
+    # after the last pod.
+    _rule("scheduling.x-k8s.io", "podgroups", *_READ, "create", "delete", "patch"),
+    _rule("scheduling.volcano.sh", "podgroups", *_READ, "create", "delete", "patch"),
     _rule("scheduling.k8s.io", "podgroups", "get", "create", "patch"),
     # Why a job waits in its queue.
     _rule(KUEUE_GROUP, "workloads", *_READ),

@@ -115,8 +115,9 @@ async def test_initializers_that_come_before_do_not_keep_the_gang_from_starting(
     async with operating(operator_connection, people.namespace):
         size = {"numNodes": 3, "resourcesPerNode": needing(device)}
         await people.create(train_job(runtime="gang", trainer=size))
+        group = await people.until_found(GROUP)
         await people.until_status(lambda status: status.get("phase") == "Complete", seconds=PATIENCE_SECONDS)
-    group = await people.until_found(GROUP)
+        await people.until_gone(GROUP)
     assert group["spec"]["minMember"] == 3
 
 
@@ -167,6 +168,7 @@ async def test_a_job_that_is_resumed_with_more_nodes_is_a_larger_gang(
         await people.until_phase("Running")
         await people.edit({"spec": {"suspend": True}})
         await people.until_pods(0)
+        await people.until_gone(GROUP)  # it would hold room in its scheduler's queue
         await people.edit({"spec": {"suspend": False, "trainer": {"numNodes": 5}}})
         await people.until_pods(5)
 
