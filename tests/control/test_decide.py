@@ -482,6 +482,17 @@ def test_a_complete_job_set_completes_the_job_with_one_write() -> None:
     ]
 
 
+def test_a_job_is_active_as_soon_as_it_has_a_pod_whatever_job_set_has_counted() -> None:
+    """1. A pod runs, and JobSet has not counted its Job yet. 2. Who evicts the job now must wait for it."""
+    world = running()
+    zeros = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
+    world.merge("JobSet", JOB, {"status": {"replicatedJobsStatus": [zeros]}})
+    for is_suspended in (False, True):
+        world.patch_job(suspend=is_suspended)
+        world.reconcile()
+        assert world.counters()["node"] == (0, 0, 0, 1, 0)
+
+
 def test_a_ttl_counts_from_when_the_end_was_seen_whatever_other_clocks_say() -> None:
     """1. The JobSet ends, by its controller's clock six hours ago. 2. The job has its hour all the same."""
     world = running(ttl_seconds_after_finished=3600)

@@ -157,8 +157,8 @@ def build_jobs_status(view: View, plan: Plan) -> list[JobStatus] | None:
     """Return the counters of child Jobs, one entry per replicated job, names descending as JobSet lists them.
 
     They are JobSet's own. Before it has counted: zeros for a job that runs, its replicas as suspended for one
-    that does not. `active` holds while a pod of a suspended or vanishing JobSet still lives, its grace
-    period included: Kueue gives the devices to the next job as soon as it is zero (clients, section 2.4).
+    that does not. `active` holds while any pod lives, from before JobSet has counted it until its grace
+    period is over: Kueue gives the devices to the next job as soon as it is zero (clients, section 2.4).
     """
     counted = view.job_set.status.replicated_jobs_status if view.job_set and view.job_set.status else None
     if counted:
@@ -175,9 +175,7 @@ def build_jobs_status(view: View, plan: Plan) -> list[JobStatus] | None:
             )
             for name, replicas in sorted(_list_replicas(view, plan).items(), reverse=True)
         ]
-    if view.is_suspended or view.job_set is None or view.job_set.metadata.deletion_timestamp is not None:
-        entries = _hold_active(entries, _count_live_jobs(view))
-    return entries or None
+    return _hold_active(entries, _count_live_jobs(view)) or None
 
 
 def _hold_active(entries: Sequence[JobStatus], live: dict[str, int]) -> list[JobStatus]:

@@ -99,7 +99,7 @@ async def test_a_suspended_job_is_active_until_its_last_pod_is_gone(
     await people.create(runtime())
     async with operating(operator_connection, people.namespace):
         await people.create(train_job(trainer={"numNodes": 10}, runtimePatches=[slow]))
-        await people.until_status(lambda status: counts(status) == {"active": 1, "ready": 1})
+        await people.until_phase("Running")
         await people.edit({"spec": {"suspend": True}})
         seen = []
 
