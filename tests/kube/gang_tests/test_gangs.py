@@ -190,3 +190,32 @@ async def _was_tried(people: People, job: str) -> bool:
     pods = (await people.cluster.list("Pod", people.namespace, labels)).items
     conditions = [c for pod in pods for c in pod["status"].get("conditions") or ()]
     return any(c["type"] == "PodScheduled" and c["status"] == "False" for c in conditions)
+
+
+async def test_the_pod_group_of_somebody_else_is_left_alone_and_told(
+    people: People, operator_connection: Connection
+) -> None:
+    other = await people.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}})
+    owner = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "other",
+        "uid": other["metadata"]["uid"],
+        "controller": True,
+    }
+    group = await people.create(
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": "demo", "ownerReferences": [owner]},
+            "spec": {"minMember": 7},
+        }
+    )
+    await people.create(gang_runtime(COSCHEDULED, trainer(pod=BY_COSCHEDULING)))
+    async with operating(operator_connection, people.namespace):
+        await people.create(train_job(runtime="gang"))
+        status = await people.until_status(lambda status: status.get("cause"))
+    assert (status["cause"]["kind"], status["cause"]["name"]) == ("PodGroup", "demo")
+    assert "controller" in status["cause"]["message"].lower()
+    assert await people.find(GROUP) == group
+    assert await people.find("JobSet") is None
