@@ -58,7 +58,7 @@ def test_a_definition_of_another_version_lacks_everything(change: Json) -> None:
 
 def test_the_refusal_says_what_is_missing_and_what_to_do() -> None:
     assert str(SchemaOutdated("trainjobs.trainer.kubeflow.org", ["status.cause", "status.phase"])) == (
-        "CustomResourceDefinition trainjobs.trainer.kubeflow.org on this cluster is older than this operator: it "
-        "lacks status.cause, status.phase; apply the definitions of this version first "
+        "CustomResourceDefinition trainjobs.trainer.kubeflow.org on this cluster is older than this "
+        "operator: it lacks status.cause, status.phase; apply the definitions of this version first "
         "(`trainwright install --apply --replace`; TrainJobs go on)"
     )
