@@ -33,7 +33,7 @@ EXECUTORS = {"shell": ShellExecutor, "process": None}
 def main() -> None:
     root, work, verb, *names = sys.argv[1:]
     paths = StatePaths(Path(root))
-    environment = {"PATH": os.environ["PATH"], "WORK": work}
+    environment = {"PATH": os.environ["PATH"], "WORK": work, **json.loads(os.environ.get("INHERITED", "{}"))}
     build = EXECUTORS[os.environ.get("EXECUTOR", "process")]
     # As in a command: something is open when it forks, and the store was.
     stream = Path(root, "open").open("w")  # noqa: SIM115 (for the life of the process)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +18,10 @@ from runner.lab import Lab, replicated_job
 from runner.mpi_jobs import ALLREDUCE, IMPLEMENTATIONS, Implementation, Json, find_implementation
 from trainwright.runner.executors.process import ProcessExecutor
 from trainwright.runner.executors.trial import try_namespaces
+from trainwright.runner.supervisor.lost import report_lost
+from trainwright.runner.supervisor.supervisor_lock import find_live_supervisor
+
+DRIVER = Path(__file__).parents[1] / "driver.py"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -166,6 +175,27 @@ async def test_a_job_is_suspended_and_goes_on(lab: Lab, name: str) -> None:
     async with lab.supervising():
         assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
     assert lab.processes() == set()
+
+
+@pytest.mark.parametrize("name", ["Open MPI 4", "MPICH"])
+async def test_nothing_survives_a_supervisor_that_is_killed(lab: Lab, name: str, isolation: str) -> None:
+    """Not even Open MPI's daemons, which leave their parent and lead sessions of their own."""
+    await submit_endless(lab, find_implementation(name))
+    command = [sys.executable, str(DRIVER), str(lab.paths.root), str(lab.work), "start", "demo"]
+    inherited = {"INHERITED": json.dumps(lab.environment), "TRAINWRIGHT_ISOLATION": isolation}
+    await asyncio.to_thread(subprocess.run, command, env={**os.environ, **inherited}, check=True, timeout=60)
+    for rank in range(4):
+        await lab.until_file(f"began-{rank}")
+    uid = (await lab.get())["metadata"]["uid"]
+    supervisor = find_live_supervisor(lab.paths.job(uid))
+    assert supervisor is not None
+    before = lab.processes()
+    os.kill(supervisor.process.pid, signal.SIGKILL)
+    # The kernel takes a moment to end all of its threads, and until then they hold the lock.
+    assert await lab.until(lambda: report_lost(lab.cluster, lab.paths), "lost") == [lab.key()]
+    assert len(before) >= 6
+    assert lab.processes() == set()
+    assert not lab.paths.job(uid).shared.exists()
 
 
 async def test_a_run_on_one_host_fails_and_says_so(lab: Lab, mpich: Implementation) -> None:
