@@ -65,6 +65,8 @@ async def test_of_two_jobs_that_fit_one_at_a_time_one_runs_and_the_other_holds_n
         await people.create(train_job("second", "gang", trainer=size))
         await people.until_pods(4, "second")
         await eventually(lambda: _was_tried(people, "second"))
+        waits = "Unschedulable" if "native" in policy else "GangNotComplete"
+        await people.until_status(lambda status: (status.get("cause") or {}).get("reason") == waits, "second")
         assert (await count_placed(people, "first"), await count_placed(people, "second")) == (4, 0)
 
         await people.delete("TrainJob", "first")
