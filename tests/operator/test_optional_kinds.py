@@ -11,11 +11,11 @@ import pytest
 from cluster.kube.scripted_server import ScriptedServer, settle
 from trainwright.api.constants import SNAPSHOT_KEY
 from trainwright.api.meta import Json, ObjectKey
-from trainwright.cluster.kube.errors import ForbiddenError, NotFoundError, Status
+from trainwright.cluster.kube.errors import ForbiddenError, NotFoundError, ServerTroubleError, Status
 from trainwright.cluster.kube.queue import Priority
 from trainwright.cluster.kube.requests import Request
 from trainwright.operator.caches import Caches
-from trainwright.operator.optional_kinds import RETRY_SECONDS
+from trainwright.operator.optional_kinds import PATIENCE_SECONDS, RETRY_SECONDS
 from virtual_time import on_virtual_time
 
 V1BETA2 = "/apis/kueue.x-k8s.io/v1beta2/workloads"
@@ -192,6 +192,26 @@ async def test_what_nobody_serves_keeps_nobody_waiting_and_is_asked_for_again_la
         assert server.asked == [V1BETA2, V1BETA1]
         await asyncio.sleep(2)
         assert server.asked == [V1BETA2, V1BETA1, V1BETA2]
+
+
+@on_virtual_time
+async def test_a_kueue_that_is_out_of_order_holds_up_nobody_for_long() -> None:
+    server = Server()
+    server.refusal = ServerTroubleError(Status(code=500, message="conversion webhook failed"))
+    job = server.put(queued())
+    server.put(owned("Workload", job))
+    caches = Caches(server)
+    task = asyncio.create_task(caches.run())
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS + 1):
+            await caches.wait_until_synced()
+        assert set(server.asked) == {V1BETA2}
+        server.served.add(V1BETA2)
+        await asyncio.sleep(RETRY_SECONDS)
+        assert caches.find_workload(job["metadata"]["uid"]) is not None
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 @on_virtual_time

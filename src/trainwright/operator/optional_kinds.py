@@ -24,6 +24,7 @@ T = TypeVar("T", bound=Watched)
 # What a kind that is not served is answered with, and one that may not be read.
 ABSENCES: Final = (NotFoundError, ForbiddenError)
 RETRY_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 10.0
 
 
 class OptionalKind(Generic[T]):
@@ -58,13 +59,16 @@ class OptionalKind(Generic[T]):
             self.look()
 
     async def wait_until_known(self) -> None:
-        """Wait until the objects are here, or nobody has them, or nobody needs them."""
+        """Wait until the objects are here, or nobody has them, or nobody needs them; a while, if all fails.
+
+        A trouble of those who serve them must not keep jobs from running that have nothing to do with it.
+        """
         self.look()
         if not self._need.is_set():
             return
         waits = [asyncio.ensure_future(event.wait()) for event in (self._is_known, self.informer.synced)]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
