@@ -38,6 +38,16 @@ ERRORS: dict[str, tuple[PodGroupPolicy | None, Json, list[RuntimePatch], list[st
         [patch(metadata=NO_QUEUE), patch(metadata={"annotations": {"a": "b"}})],
         [f"spec.runtimePatches[0].trainingRuntimeSpec.template.metadata.annotations[{QUEUE}]: {NAME_ONE}"],
     ),
+    "a queue that no object can be named": (
+        VOLCANO,
+        {"annotations": {QUEUE: "a queue"}},
+        [],
+        [
+            f"spec.runtimeRef: the runtime's spec.template.metadata.annotations[{QUEUE}] names no queue of "
+            "Volcano (\"a queue\" may have lower case letters, digits, '-' and '.' only, with a letter or digit "
+            "at both ends of every part): name one, or leave the annotation out for the default queue"
+        ],
+    ),
     "two schedulers, of a runtime that admission never saw": (
         policy(coscheduling={}, volcano={}),
         {},

@@ -9,7 +9,7 @@ import msgspec
 
 from trainwright.api.constants import JOB_SET
 from trainwright.api.meta import Json
-from trainwright.api.names import explain_label_value
+from trainwright.api.names import explain_label_value, explain_subdomain
 from trainwright.api.runtime import JobSetMetadata, PodGroupPolicy
 from trainwright.api.trainjob import RuntimePatch
 from trainwright.field_errors import FieldError, Rule
@@ -77,14 +77,9 @@ def find_gang_errors(
             "leave one of them in it"
         )
         errors.append(FieldError(path="spec.runtimeRef", rule=Rule.INVALID, detail=detail, value=names))
-    annotations = (metadata.annotations if metadata else None) or {}
-    if (
-        any(scheduler.name == Volcano.name for scheduler in chosen)
-        and annotations.get(QUEUE_ANNOTATION) == ""
-    ):
-        place = f"template.metadata.annotations[{QUEUE_ANNOTATION}]"
-        detail = "names no queue of Volcano: name one, or leave the annotation out for the default queue"
-        errors.append(_build_annotation_error(place, detail, patches))
+    queue = ((metadata.annotations if metadata else None) or {}).get(QUEUE_ANNOTATION)
+    if any(scheduler.name == Volcano.name for scheduler in chosen) and queue is not None:
+        errors += _check_queue(queue, patches)
     if policy and policy.kai and policy.kai.queue and (problem := explain_label_value(policy.kai.queue)):
         detail = f"the runtime's spec.podGroupPolicy.kai.queue cannot be the label that it becomes: {problem}"
         errors.append(
@@ -130,14 +125,19 @@ def list_queue_warnings(policy: PodGroupPolicy | None, metadata: JobSetMetadata 
     ]
 
 
-def _build_annotation_error(place: str, detail: str, patches: Sequence[RuntimePatch]) -> FieldError:
-    """Return the error at the last patch that sets the annotation, else at the reference to the runtime."""
+def _check_queue(queue: str, patches: Sequence[RuntimePatch]) -> list[FieldError]:
+    """Return an error, at the last patch that sets the annotation, else at the reference to the runtime."""
+    problem = explain_subdomain(queue)
+    if problem is None:
+        return []
+    place = f"template.metadata.annotations[{QUEUE_ANNOTATION}]"
+    why = f" ({problem})" if queue else ""
+    detail = f"names no queue of Volcano{why}: name one, or leave the annotation out for the default queue"
     for i, patch in reversed(list(enumerate(patches))):
         template = patch.training_runtime_spec.template if patch.training_runtime_spec else None
         annotations = (template.metadata.annotations if template and template.metadata else None) or {}
         if QUEUE_ANNOTATION in annotations:
             path = f"spec.runtimePatches[{i}].trainingRuntimeSpec.{place}"
-            return FieldError(path=path, rule=Rule.INVALID, detail=detail, value="")
-    return FieldError(
-        path="spec.runtimeRef", rule=Rule.INVALID, detail=f"the runtime's spec.{place} {detail}", value=""
-    )
+            return [FieldError(path=path, rule=Rule.INVALID, detail=detail, value=queue)]
+    detail = f"the runtime's spec.{place} {detail}"
+    return [FieldError(path="spec.runtimeRef", rule=Rule.INVALID, detail=detail, value=queue)]
