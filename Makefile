@@ -46,7 +46,7 @@ PYTEST_ALL := train=$$(scripts/environment train) && $(MPI_ENVS) && \
 	if command -v go >/dev/null; then programs=$$(scripts/cluster-programs); else programs=; \
 	echo "NOT TESTED against Kubernetes: Go is not installed" >&2; fi && \
 	TRAINWRIGHT_TRAIN_ENV=$$train TRAINWRIGHT_CLUSTER_PROGRAMS=$$programs \
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
+	$(BIN)/python -m pytest -n 2 --dist loadscope --durations 15
 
 test: .venv/ready
 	@echo "Leaving out the tests on a real node: \`make test-full\` runs them too (root, iptables, containerd)"

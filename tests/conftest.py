@@ -1,4 +1,4 @@
-"""What every test may use: where training runs, and the profiles of hypothesis."""
+"""What every test may use: where training runs, the profiles of hypothesis, and who runs which tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -16,6 +18,23 @@ settings.register_profile(
 )
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+class ClusterScheduling(LoadScopeScheduling):
+    """Lets one worker run all tests that share a cluster, so that it is started once; others go to any.
+
+    The folder tests/kube has a cluster, and so has each folder in it. (Marks would say the same, but
+    pytest-xdist 3.8 does not see its groups under pytest 9.2.)
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder, _, _ = nodeid.partition("::")[0].rpartition("/")
+        return folder if f"{folder}/".startswith("tests/kube/") else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    return ClusterScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")

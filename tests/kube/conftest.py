@@ -37,13 +37,10 @@ _GUESTS = frozenset(
 )
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            # One worker runs them all: one control plane is enough for two cores.
-            item.add_marker(pytest.mark.xdist_group("kubernetes"))
             item.add_marker(pytest.mark.kubernetes)
             if EXTERNAL and (item.path.parent != here or item.path.name not in _GUESTS):
                 reason = f"NOT TESTED on the cluster of {EXTERNAL}: needs one of its own"

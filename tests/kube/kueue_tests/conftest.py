@@ -24,14 +24,11 @@ pytest.importorskip("cryptography", reason="NOT TESTED: needs the extra `operato
 from kube.admitting import WebhookServer
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.slow)
-            # Another worker may run them than those with the control plane that has no Kueue.
-            item.add_marker(pytest.mark.xdist_group("kueue"))
 
 
 @pytest.fixture(scope="session")
