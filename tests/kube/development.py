@@ -26,7 +26,7 @@ from kube.images import (
 )
 from kube.node import RunOnNode, has_image, import_image
 from kube.training_packages import find_training_packages
-from trainwright.api.constants import NODE
+from trainwright.api.constants import FRAMEWORK_LABEL, NODE
 from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json
 from trainwright.api.writing import build_yaml
@@ -34,6 +34,8 @@ from trainwright.runtimes import load_shipped_runtimes
 
 FIELD_MANAGER = "make-cluster"
 INSTALL_SECONDS = 180
+# What requirements/train.txt has the packages of.
+_FRAMEWORKS = ("plain", "torch", "accelerate", "lightning")
 _VOLUME = "packages"
 # All pods share the cores of this machine, and each would start a thread on every one of them: two pods of
 # one process, on two cores with other work, then took 8 min 27 s to train what takes 44 s so.
@@ -79,8 +81,15 @@ def installed(cluster: Cluster, training: Path | None) -> Iterator[None]:
 
 
 def build_local_runtimes(shipped: Iterable[Json], packages: Path | None) -> list[Json]:
-    """Return the runtimes for pods of a node that has the base image, and packages in a folder."""
-    return [_localize(runtime, packages) for runtime in shipped]
+    """Return those runtimes that can train on a node with the base image, and packages in a folder.
+
+    Images of other frameworks cannot be had there: their runtimes stay as they are shipped.
+    """
+    return [
+        _localize(runtime, packages)
+        for runtime in shipped
+        if runtime["metadata"]["labels"][FRAMEWORK_LABEL] in _FRAMEWORKS
+    ]
 
 
 def _localize(runtime: Json, packages: Path | None) -> Json:

@@ -12,7 +12,6 @@ from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json
 from trainwright.runtimes import load_shipped_runtimes
 
-SHIPPED = {name: build_object(runtime) for name, runtime in load_shipped_runtimes().items()}
 LOCAL = {
     "image": BASE_IMAGE,
     "imagePullPolicy": "Never",
@@ -22,12 +21,13 @@ MOUNT = {"name": "packages", "mountPath": PACKAGES_MOUNT, "readOnly": True}
 VOLUME = {"name": "packages", "hostPath": {"path": "/cache/packages", "type": "Directory"}}
 
 
-def build_runtime(*pods: Json) -> Json:
+def build_runtime(*pods: Json, framework: str = "torch") -> Json:
     jobs = [
         {"name": f"job-{n}", "template": {"spec": {"template": {"spec": pod}}}} for n, pod in enumerate(pods)
     ]
     return {
         "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": framework, "labels": {"trainer.kubeflow.org/framework": framework}},
         "spec": {"mlPolicy": {}, "template": {"metadata": {}, "spec": {"replicatedJobs": jobs}}},
     }
 
@@ -58,13 +58,15 @@ def test_without_packages_nothing_is_mounted():
     assert local == build_runtime({"containers": [node], "volumes": []})
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_runtime_trains_from_the_local_image(name: str):
-    [local] = build_local_runtimes([SHIPPED[name]], None)
-    pods = [
-        job["template"]["spec"]["template"]["spec"]
-        for job in local["spec"]["template"]["spec"]["replicatedJobs"]
-    ]
-    images = [one["image"] for pod in pods for one in pod["containers"] if one["name"] == "node"]
-    assert images
-    assert set(images) == {BASE_IMAGE}
+def test_runtimes_whose_packages_are_not_here_stay_as_they_are_shipped():
+    torch, other = (build_runtime({"containers": [NODE]}, framework=name) for name in ("torch", "paddle"))
+    [local] = build_local_runtimes([torch, other], None)
+    assert local["metadata"] == torch["metadata"]
+
+
+@pytest.mark.parametrize("name", ["plain", "torch-distributed"])
+def test_a_shipped_runtime_trains_from_the_local_image(name: str):
+    [local] = build_local_runtimes([build_object(load_shipped_runtimes()[name])], None)
+    [job] = local["spec"]["template"]["spec"]["replicatedJobs"]
+    [container] = job["template"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == BASE_IMAGE

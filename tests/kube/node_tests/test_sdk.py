@@ -17,6 +17,7 @@ import pytest
 from kube.cluster import PERSON, Cluster
 from kube.images import BASE_IMAGE
 from trainwright.manifests.access import EDIT
+from trainwright.runtimes import load_shipped_runtimes
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -70,6 +71,7 @@ def test_a_function_trains_on_two_nodes_from_the_list_of_runtimes_to_its_deletio
     seen = tell("train_to_the_end", "sum")
 
     assert seen["warnings"] == []
+    assert list(seen["runtimes"]) == list(load_shipped_runtimes())
     assert seen["runtimes"]["torch-distributed"] == ["torch", BASE_IMAGE, "ClusterTrainingRuntime"]
     assert seen["created"] == "sum"
     assert [status for status in seen["statuses"] if status != "Created"] == ["Running", "Complete"]
