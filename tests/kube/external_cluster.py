@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import json
 import shutil
 import tempfile
@@ -126,7 +127,7 @@ class ExternalCluster:
             name = crd["metadata"]["name"]
             if not self._exists(f"{_CRDS}/{name}"):
                 self.call("POST", _CRDS, crd)
-            self.wait_for(name, lambda name=name: self._is_established(name))  # type: ignore[misc]
+            self.wait_for(name, functools.partial(self._is_established, name))
 
     def check_no_operator(self) -> None:
         """Skip the test where an operator is at work: two would work on the same TrainJobs."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
@@ -47,8 +48,8 @@ class SlowLink:
         """Let everything through that waits, and what follows."""
         self._loop.call_soon_threadsafe(self._open.set)
 
-    def _run(self, work: object) -> Future[None]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)  # type: ignore[arg-type]
+    def _run(self, work: Coroutine[None, None, None]) -> Future[None]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _listen(self) -> None:
         self._open.set()

@@ -8,6 +8,7 @@ import pytest
 
 from kube.control_plane import ControlPlane
 from kube.operating import People, Running, condition, eventually, operating, runtime, train_job
+from trainwright.api.meta import Json
 from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.transport import AiohttpTransport
 
@@ -137,8 +138,13 @@ async def test_a_failed_job_says_which_container_ended_how(people: People, opera
     assert "ValueError: no data" in failed["message"]
     assert (status["cause"]["layer"], status["cause"]["kind"]) == ("Container", "Pod")
     assert status["jobsStatus"][0]["failed"] == 1
-    events = await people.list("Event")
-    (told,) = [event for event in events if event["reason"] == "FailedJobs" and "count" in event]
+
+    async def list_told() -> list[Json]:
+        # The event follows the status.
+        events = await people.list("Event")
+        return [event for event in events if event["reason"] == "FailedJobs" and "count" in event]
+
+    (told,) = await eventually(list_told)
     assert (told["type"], told["involvedObject"]["kind"], told["count"]) == ("Warning", "TrainJob", 1)
     assert told["firstTimestamp"]
 
@@ -288,9 +294,12 @@ async def test_a_refused_job_set_is_told_in_the_words_of_who_refused_it(
     assert refused["status"] == "False"
     assert "vjobset.kb.io" in refused["message"]
     assert status["cause"]["layer"] == "JobSet"
-    events = await people.list("Event")
-    reasons = {event["reason"] for event in events if event["involvedObject"]["kind"] == "TrainJob"}
-    assert reasons == {"TrainJobResourcesCreationFailed"}
+
+    async def list_reasons() -> set[str]:
+        events = await people.list("Event")
+        return {event["reason"] for event in events if event["involvedObject"]["kind"] == "TrainJob"}
+
+    assert await eventually(list_reasons) == {"TrainJobResourcesCreationFailed"}
 
 
 async def test_pods_that_the_server_refuses_are_explained_by_the_event_on_the_job(
