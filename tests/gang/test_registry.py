@@ -45,7 +45,8 @@ ERRORS: dict[str, tuple[PodGroupPolicy | None, Json, list[RuntimePatch], list[st
         [
             f"spec.runtimeRef: the runtime's spec.template.metadata.annotations[{QUEUE}] names no queue of "
             "Volcano (\"a queue\" may have lower case letters, digits, '-' and '.' only, with a letter "
-            "or digit at both ends of every part): name one, or leave the annotation out for the default queue"
+            "or digit at both ends of every part): name one, or leave the annotation out for the default "
+            "queue"
         ],
     ),
     "two schedulers, of a runtime that admission never saw": (
