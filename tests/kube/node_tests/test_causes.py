@@ -261,7 +261,8 @@ FAILING = {
         "OOMKilled",
         ("container node ran out of memory (OOMKilled, exit code 137)",),
         "FailedJobs",
-        container={**python("b'x' * (256 << 20)"), "resources": {"limits": {"memory": "64Mi"}}},
+        # So much that its end takes a while: what the runtime hears of the memory after the end is too late.
+        container={**python("b'x' * (1 << 30)"), "resources": {"limits": {"memory": "256Mi"}}},
     ),
     "the memory of a child process runs out": Situation(
         "Container",
@@ -419,8 +420,10 @@ def test_the_cause_is_named_where(name: str, observed: dict[str, Observed]) -> N
     cause = found.status.cause
     assert cause is not None, found
     assert (cause.layer, cause.kind, cause.reason) == (expected.layer, expected.kind, expected.reason), found
+    # One that fails again and again goes on to do so while others come to rest.
+    told = [each.message for each in found.causes if each] if expected.failures else [cause.message]
     for piece in expected.message:
-        assert piece in cause.message
+        assert any(piece in message for message in told), told
     assert cause.message == cause.message.strip()
     finished = find_finished_condition(found.status)
     assert (finished.reason if finished else None) == expected.failed
@@ -435,6 +438,10 @@ def test_whoever_looks_earlier_is_told_the_same_where(name: str, observed: dict[
 
 @each_situation
 def test_few_statuses_are_written_where(name: str, observed: dict[str, Observed]) -> None:
-    """The first, the pods at work, the cause, each change of JobSet's counters, and the end."""
-    attempts = 2 if SITUATIONS[name].goes_on else 1
-    assert observed[name].status_writes <= MOST_STATUS_WRITES_OF_AN_ATTEMPT * attempts, observed[name]
+    """The first, the pods at work, the cause, each change of JobSet's counters, and the end.
+
+    A failure in place is counted, and JobSet counts the Job as ready, and as not ready.
+    """
+    expected = SITUATIONS[name]
+    most = MOST_STATUS_WRITES_OF_AN_ATTEMPT * (2 if expected.goes_on else 1) + 3 * expected.failures
+    assert observed[name].status_writes <= most, observed[name]
