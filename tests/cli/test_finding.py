@@ -32,3 +32,10 @@ def test_the_hint_names_what_was_probably_meant(known, hint):
 
 def test_at_most_three_names_are_offered():
     assert len(find_near_names("train", [f"train-{number}" for number in range(9)])) == 3
+
+
+def test_names_that_share_an_ending_are_not_offered_beside_one_that_is_nearly_the_same():
+    known = ["jax-distributed", "mpi-distributed", "torch-distributed", "torch-distributed-2"]
+    assert find_near_names("torch-distribute", known) == ["torch-distributed", "torch-distributed-2"]
+    assert find_near_names("torch", known[:2]) == []
+    assert find_near_names("tax-distribution", known[:2]) == ["jax-distributed", "mpi-distributed"]

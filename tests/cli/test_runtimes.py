@@ -1,29 +1,55 @@
 """`trainwright runtimes`, and completion of names."""
 
 import json
+import re
 
 import pytest
 import yaml
 
 from trainwright.runtimes import load_shipped_runtimes
 
+OWN = """\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: mine}
+spec:
+  mlPolicy: {numNodes: 3, paddle: {}}
+  template:
+    spec:
+      replicatedJobs:
+        - name: node
+          template:
+            metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+            spec: {template: {spec: {restartPolicy: Never, containers: [{name: node, image: a:1}]}}}
+"""
+
 
 def test_the_shipped_runtimes_are_listed_by_either_way_of_asking(program):
     listed = program.succeed("runtimes")
     assert program.succeed("runtimes", "list") == listed
-    assert [line.split() for line in listed.splitlines()] == [
-        ["NAME", "KIND", "FRAMEWORK", "NODES", "FROM"],
+    assert [re.split(r"  +", line.strip()) for line in listed.splitlines()] == [
+        ["NAME", "FRAMEWORK", "NODES", "FROM", "DESCRIPTION"],
         *(
             [
                 name,
-                "ClusterTrainingRuntime",
                 runtime.metadata.labels["trainer.kubeflow.org/framework"],
                 "1",
                 "shipped",
+                runtime.metadata.annotations["kubernetes.io/description"],
             ]
             for name, runtime in load_shipped_runtimes().items()
         ),
     ]
+
+
+def test_a_runtime_of_the_users_own_is_listed_by_what_its_policy_chooses(program):
+    program.succeed("apply", "-f", "-", stdin=OWN)
+    [mine] = [line for line in program.succeed("runtimes", "list").splitlines() if line.startswith("mine")]
+    assert mine.split() == ["mine", "paddle", "3", "namespace", "-"]
+    [mine] = [
+        line for line in program.succeed("runtimes", "list", "-o", "wide").splitlines() if line[:4] == "mine"
+    ]
+    assert mine.split() == ["mine", "TrainingRuntime", "paddle", "3", "namespace", "-", "node", "no", "-"]
 
 
 def test_every_format_names_the_same_runtimes(program):
@@ -58,7 +84,7 @@ def test_an_unknown_runtime_is_not_found_and_the_near_one_named(program):
         ("trainwright get dig", ["digits"]),
         ("trainwright get x", []),
         ("trainwright runtimes get pla", ["plain"]),
-        ("trainwright run --runtime torch", ["torch-distributed"]),
+        ("trainwright run --runtime torch-", ["torch-distributed"]),
         ("trainwright sus", ["suspend"]),
         ("trainwright list --on ku", ["kubernetes"]),
     ],

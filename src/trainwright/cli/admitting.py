@@ -91,7 +91,7 @@ def admit_new(train_job: TrainJob, runtime: Runtime, known: Iterable[KnownRuntim
     verdict = validate_train_job(
         stored,
         runtime,
-        known_runtimes=[entry.runtime.metadata.name for entry in known],
+        known_runtimes=[entry.key.name for entry in known],
         frameworks=load_frameworks(),
     )
     if verdict.errors:
@@ -155,10 +155,10 @@ async def _admit_train_job(
                 raise
             verdict, runtime = Verdict(), None  # what the caller may not see, the target checks itself
         return replace(admitted, value=new, runtime=runtime), verdict
-    known = await list_runtimes(target, train_job.metadata.namespace or "")
-    found = {_build_key(entry.runtime): entry.runtime for entry in known} | in_files
-    runtime = found.get(build_runtime_key(train_job))
-    names = sorted({key.name for key in found if key.kind == build_runtime_key(train_job).kind})
+    known = {entry.key: entry for entry in await list_runtimes(target, train_job.metadata.namespace or "")}
+    wanted = build_runtime_key(train_job)
+    runtime = in_files.get(wanted) or (known[wanted].runtime if wanted in known else None)
+    names = sorted({key.name for key in (*known, *in_files) if key.kind == wanted.kind})
     stored = default_train_job(train_job, None, datetime.now(UTC))
     return replace(admitted, runtime=runtime), validate_train_job(
         stored, runtime, known_runtimes=names, frameworks=load_frameworks()
@@ -182,8 +182,9 @@ async def _check_update(
     seen = await observe(target.cluster, key)
     runtime = (seen.snapshot or seen.runtime) if seen else None
     if runtime is None:
-        known = {_build_key(e.runtime): e.runtime for e in await list_runtimes(target, key.namespace)}
-        runtime = known.get(build_runtime_key(old))
+        wanted = build_runtime_key(old)
+        known = await list_runtimes(target, key.namespace)
+        runtime = next((entry.runtime for entry in known if entry.key == wanted), None)
     # An object that was stored before it was defaulted does not change by being defaulted.
     before = default_train_job(old, None, now)
     after = default_train_job(new, before, now)

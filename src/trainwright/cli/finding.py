@@ -13,6 +13,7 @@ from trainwright.cluster.port import Cluster
 from trainwright.errors import Forbidden, NotFound
 
 _NAMES_SHOWN = 3
+_NEARLY_THE_SAME = 0.9
 
 
 async def get_train_job(cluster: Cluster, namespace: str, name: str) -> TrainJob:
@@ -54,11 +55,18 @@ def build_hint(namespace: str, name: str, jobs: Iterable[Json]) -> str:
 
 
 def find_near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return at most three of the known names that look like this one, nearest first."""
+    """Return at most three of the known names that look like this one, nearest first.
+
+    Where one is nearly the same, those that are merely like it (`mpi-distributed`, `jax-distributed`) are not
+    named.
+    """
     import difflib
 
     known = list(known)
     near = difflib.get_close_matches(name, known, n=_NAMES_SHOWN, cutoff=0.6)
+    if near and (best := difflib.SequenceMatcher(None, near[0], name).ratio()) > _NEARLY_THE_SAME:
+        cutoff = best - (1 - _NEARLY_THE_SAME)
+        near = difflib.get_close_matches(name, near, n=_NAMES_SHOWN, cutoff=cutoff)
     # A job called after its script has random letters at its end, which people leave out.
     started = sorted(other for other in known if name and other.startswith(name) and other not in near)
     return (near + started)[:_NAMES_SHOWN]

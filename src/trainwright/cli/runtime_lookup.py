@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-
-import msgspec
+from functools import cached_property, partial
 
 from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
 from trainwright.api.encoding import parse_object
-from trainwright.api.meta import ObjectKey
+from trainwright.api.meta import Json, ObjectKey
 from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRuntime
 from trainwright.cli.build_train_job import RunRequest, RuntimeChoice, choose_runtime_name
 from trainwright.cli.caller_python import CallerPython
@@ -29,11 +28,18 @@ class Origin(StrEnum):
     SHIPPED = "shipped"
 
 
-class KnownRuntime(msgspec.Struct, frozen=True):
-    """A runtime and where it comes from."""
+class KnownRuntime:
+    """A runtime and where it comes from; read when it is asked for, since most commands need one of them."""
 
-    runtime: Runtime
-    origin: Origin
+    def __init__(self, key: ObjectKey, origin: Origin, read: Callable[[], Runtime]) -> None:
+        self.key = key
+        self.origin = origin
+        self._read = read
+
+    @cached_property
+    def runtime(self) -> Runtime:
+        """The runtime."""
+        return self._read()
 
 
 async def list_runtimes(source: AdmissionSource, namespace: str | None) -> list[KnownRuntime]:
@@ -42,24 +48,33 @@ async def list_runtimes(source: AdmissionSource, namespace: str | None) -> list[
     A shipped runtime is hidden by an installed one of its name. A TrainingRuntime hides nothing: jobs name
     the kind.
     """
-    own = [
-        parse_object(body, TrainingRuntime)
-        for body in (await source.cluster.list(TRAINING_RUNTIME, namespace)).items
-    ]
+    own = (await source.cluster.list(TRAINING_RUNTIME, namespace)).items
     everywhere = [
-        parse_object(body, ClusterTrainingRuntime)
-        for body in (await source.cluster.list(CLUSTER_TRAINING_RUNTIME)).items
-        if not is_shipped(body)
+        body for body in (await source.cluster.list(CLUSTER_TRAINING_RUNTIME)).items if not is_shipped(body)
     ]
-    installed = {runtime.metadata.name for runtime in everywhere}
-    shipped = [runtime for name, runtime in source.list_shipped_runtimes().items() if name not in installed]
+    installed = {body["metadata"]["name"] for body in everywhere}
+    shipped = source.list_shipped_runtimes()
     known = [
-        *(KnownRuntime(runtime, Origin.NAMESPACE) for runtime in own),
-        *(KnownRuntime(runtime, Origin.INSTALLED) for runtime in everywhere),
-        *(KnownRuntime(runtime, Origin.SHIPPED) for runtime in shipped),
+        *(_know(body, TrainingRuntime, Origin.NAMESPACE) for body in own),
+        *(_know(body, ClusterTrainingRuntime, Origin.INSTALLED) for body in everywhere),
+        *(
+            KnownRuntime(
+                ObjectKey(CLUSTER_TRAINING_RUNTIME, "", name),
+                Origin.SHIPPED,
+                partial(shipped.__getitem__, name),
+            )
+            for name in shipped
+            if name not in installed
+        ),
     ]
     order = list(Origin)
-    return sorted(known, key=lambda entry: (entry.runtime.metadata.name, order.index(entry.origin)))
+    return sorted(known, key=lambda entry: (entry.key.name, order.index(entry.origin)))
+
+
+def _know(body: Json, kind: type[TrainingRuntime | ClusterTrainingRuntime], origin: Origin) -> KnownRuntime:
+    meta = body["metadata"]
+    key = ObjectKey(kind.__name__, meta.get("namespace") or "", meta["name"])
+    return KnownRuntime(key, origin, partial(parse_object, body, kind))
 
 
 async def list_runtime_nodes(source: AdmissionSource, namespace: str | None) -> dict[ObjectKey, int]:
@@ -73,10 +88,9 @@ async def list_runtime_nodes(source: AdmissionSource, namespace: str | None) -> 
     except Forbidden:
         return {}
     for entry in known:
-        runtime = entry.runtime
-        key = ObjectKey(runtime.kind, runtime.metadata.namespace or "", runtime.metadata.name)
-        policy = runtime.spec.ml_policy if runtime.spec else None
-        nodes[key] = policy.num_nodes if policy and policy.num_nodes is not None else 1
+        spec = entry.runtime.spec
+        policy = spec.ml_policy if spec else None
+        nodes[entry.key] = policy.num_nodes if policy and policy.num_nodes is not None else 1
     return nodes
 
 
@@ -107,13 +121,13 @@ def _has_resources(runtime: Runtime) -> bool:
 
 def find_runtime(known: Sequence[KnownRuntime], name: str) -> Runtime:
     """Return the runtime of this name, the namespace's own first. Raises NotFound naming the known ones."""
-    found = next((entry.runtime for entry in known if entry.runtime.metadata.name == name), None)
+    found = next((entry for entry in known if entry.key.name == name), None)
     if found is None:
-        names = sorted({entry.runtime.metadata.name for entry in known})
+        names = sorted({entry.key.name for entry in known})
         if name in load_shipped_runtimes():
             hint = "it comes with trainwright, but is not installed there: see `trainwright install`"
             raise NotFound("Runtime", name, hint)
         near = find_near_names(name, names)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names) or 'none'}"
         raise NotFound("Runtime", name, hint)
-    return found
+    return found.runtime

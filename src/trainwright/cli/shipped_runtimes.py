@@ -40,5 +40,6 @@ async def provide_runtime(cluster: Cluster, train_job: TrainJob) -> None:
     runtime = load_shipped_runtimes().get(key.name)
     if runtime is not None:
         body = build_object(runtime)
-        body["metadata"] = {**body["metadata"], "annotations": {SHIPPED_ANNOTATION: "true"}}
+        annotations = {**(body["metadata"].get("annotations") or {}), SHIPPED_ANNOTATION: "true"}
+        body["metadata"] = {**body["metadata"], "annotations": annotations}
         await cluster.apply(body, _FIELD_MANAGER)

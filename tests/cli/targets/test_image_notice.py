@@ -8,8 +8,7 @@ from trainwright.api.trainjob import RuntimeRef, Trainer, TrainJob, TrainJobSpec
 from trainwright.cli.targets.image_notice import list_ignored_images
 from trainwright.runtimes import load_shipped_runtimes
 
-SHIPPED = load_shipped_runtimes()
-PLAIN = SHIPPED["plain"]
+PLAIN = load_shipped_runtimes()["plain"]
 
 
 def job(image: str | None = None) -> TrainJob:
@@ -24,15 +23,19 @@ def runtime(*containers: dict[str, str]) -> ClusterTrainingRuntime:
 
 
 def test_nobody_chose_the_image_of_a_shipped_runtime():
-    assert list_ignored_images(job(), PLAIN, SHIPPED.values()) == []
+    assert list_ignored_images(job(), PLAIN, PLAIN) == []
 
 
 def test_the_image_of_the_job_is_told():
-    assert list_ignored_images(job("acme/train:3"), PLAIN, SHIPPED.values()) == ["acme/train:3"]
+    assert list_ignored_images(job("acme/train:3"), PLAIN, PLAIN) == ["acme/train:3"]
 
 
 def test_the_images_of_a_runtime_of_the_users_own_are_told_once():
     mine = runtime(
         {"name": "node", "image": "acme/train:3"}, {"name": "sidecar"}, {"name": "b", "image": "busybox"}
     )
-    assert list_ignored_images(job("acme/train:3"), mine, SHIPPED.values()) == ["acme/train:3", "busybox"]
+    assert list_ignored_images(job("acme/train:3"), mine, PLAIN) == ["acme/train:3", "busybox"]
+
+
+def test_a_runtime_that_is_not_shipped_was_chosen_by_the_user():
+    assert list_ignored_images(job(), PLAIN, None) == ["python:3.13-slim"]

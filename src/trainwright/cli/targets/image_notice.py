@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJob
 
 
-def list_ignored_images(train_job: TrainJob, runtime: Runtime, shipped: Iterable[Runtime]) -> list[str]:
+def list_ignored_images(train_job: TrainJob, runtime: Runtime, shipped: Runtime | None) -> list[str]:
     """Return the images that somebody chose for this job, each once.
 
-    What the shipped runtimes name was chosen by nobody here and needs no notice.
+    `shipped` is the shipped runtime of the same name: what that names was chosen by nobody here.
     """
     trainer = train_job.spec.trainer if train_job.spec else None
     images = [trainer.image] if trainer is not None and trainer.image else []
-    if not any(runtime.spec == other.spec for other in shipped):
+    if shipped is None or runtime.spec != shipped.spec:
         template = (runtime.spec.template.spec if runtime.spec and runtime.spec.template else None) or {}
         images += _list_images(template)
     return list(dict.fromkeys(images))

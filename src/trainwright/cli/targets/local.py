@@ -161,7 +161,7 @@ class LocalTarget:
 
     def list_notices(self, train_job: TrainJob, runtime: Runtime) -> Sequence[str]:
         """Say which images have no effect here."""
-        images = list_ignored_images(train_job, runtime, load_shipped_runtimes().values())
+        images = list_ignored_images(train_job, runtime, load_shipped_runtimes().get(runtime.metadata.name))
         if not images:
             return []
         which = f"image {images[0]} is" if len(images) == 1 else f"images {', '.join(images)} are"
