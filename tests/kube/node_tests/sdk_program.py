@@ -34,7 +34,7 @@ from kubeflow.trainer.options import (
 
 # Ends with exit code 0 when it is told to: the pod of a job that is suspended counts as succeeded.
 SERVE = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); time.sleep(3600)"
-PATIENCE = {"timeout": 120, "polling_interval": 1}
+PATIENCE = {"timeout": 240, "polling_interval": 1}
 Said = dict[str, Any]
 
 

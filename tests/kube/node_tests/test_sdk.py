@@ -19,10 +19,10 @@ from kube.images import BASE_IMAGE
 from trainwright.manifests.access import EDIT
 from trainwright.runtimes import load_shipped_runtimes
 
-pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("sdk_program.py")
-STORY_SECONDS = 300
+STORY_SECONDS = 500
 
 Tell = Callable[..., dict[str, Any]]
 

@@ -20,12 +20,12 @@ from trainwright.api.meta import Json
 from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.manifests.names import DEFAULT_NAMESPACE, LEASE
 
-pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(900)]
 
 JOB_SET = "jobset.sigs.k8s.io/jobset-name"
 RANK = "batch.kubernetes.io/job-completion-index"
 SCRIPT = "examples/digits/train.py"
-TRAINING_SECONDS = 250.0  # half a minute on two idle cores
+TRAINING_SECONDS = 400.0  # half a minute on two idle cores
 EPOCHS = 20
 NOT_FOUND = 3  # an exit code
 # Also in the pods: one thread each, so that those of two processes do not wait for each other.
