@@ -34,6 +34,8 @@ ALL_ENV = [
     "I_MPI_HYDRA_HOST_FILE=/etc/mpi/hostfile-hydra",
     "I_MPI_HYDRA_BOOTSTRAP=ssh",
     "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS=-o ConnectionAttempts=10",
+    "HYDRA_IFACE=eth0",
+    "I_MPI_HYDRA_IFACE=eth0",
     "OMPI_ALLOW_RUN_AS_ROOT=1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 ]
@@ -129,6 +131,11 @@ def test_7_a_launcher_that_is_a_node_comes_first_in_the_hostfile() -> None:
         "demo-launcher-0-0.demo slots=1",
         *(f"demo-node-0-{i}.demo slots=1" for i in range(9)),
     ]
+    # Hydra knows itself by its bare name alone, and there is no sshd in the launcher.
+    assert hostfile["data"]["hostfile-hydra"].splitlines() == [
+        "demo-launcher-0-0:1",
+        *(f"demo-node-0-{i}.demo:1" for i in range(9)),
+    ]
 
 
 def test_one_node_is_one_host() -> None:
@@ -194,6 +201,15 @@ def test_what_a_runtime_sets_for_the_newer_ones_stays_and_the_peers_four_are_our
     found = launcher_env(MPI().build_contribution(mpi_layout(spec)))
     assert "PRTE_MCA_plm_ssh_args" not in found
     assert found["OMPI_MCA_plm_rsh_args"] == "-o ConnectionAttempts=10"
+
+
+def test_hydra_is_called_back_by_the_address_of_the_pod_but_for_pods_of_the_hosts_network() -> None:
+    """Pods do not resolve each other's short names; on the network of the host there may be no eth0."""
+    own, shared = (
+        launcher_env(MPI().build_contribution(mpi_layout(mpi_runtime(node(), launcher(**fields)))))
+        for fields in ({}, {"pod": {"hostNetwork": True}})
+    )
+    assert own.keys() - shared.keys() == {"HYDRA_IFACE", "I_MPI_HYDRA_IFACE"}
 
 
 HOME = MPIPolicy(ssh_auth_mount_path="/home/mpiuser/.ssh")

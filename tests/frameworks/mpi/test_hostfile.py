@@ -22,7 +22,8 @@ LAUNCHER = {"name": "node", "image": "registry.example/img:1"}
 
 
 def build(endpoints: list[str], slots: int = 2, main_form: str = OPEN_MPI, **launcher: Any) -> Hostfile:
-    return build_hostfile("demo", endpoints, slots, main_form, {**LAUNCHER, **launcher})
+    hosts = {OPEN_MPI: endpoints, HYDRA: endpoints}
+    return build_hostfile("demo", hosts, slots, main_form, {**LAUNCHER, **launcher})
 
 
 def read(hostfile: Hostfile, file: str) -> str:

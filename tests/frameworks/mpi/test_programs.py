@@ -115,7 +115,7 @@ def run(tmp_path: Path, *environments: dict[str, str]) -> Run:
     ssh.chmod(0o755)
     env = {"HOME": str(tmp_path), "CALLED_HOSTS": str(called), **OF_THIS_MACHINE}
     for more in environments:
-        env |= more
+        env |= {name: value for name, value in more.items() if name not in OF_THIS_MACHINE}
     env["PATH"] = f"{ssh.parent}:{env['PATH']}"
     done = subprocess.run(
         ["mpirun", "echo", "rank"], env=env, capture_output=True, text=True, timeout=60, check=False
@@ -126,7 +126,8 @@ def run(tmp_path: Path, *environments: dict[str, str]) -> Run:
 def test_mpirun_without_options_calls_all_hosts(
     program: dict[str, str], launcher: dict[str, str], tmp_path: Path
 ) -> None:
-    assert run(tmp_path, program, launcher).called == HOSTS
+    called = run(tmp_path, program, launcher).called
+    assert [host.partition(".")[0] for host in called] == [host.partition(".")[0] for host in HOSTS]
 
 
 def test_without_its_own_variables_it_would_silently_use_one_host(

@@ -16,6 +16,9 @@ from trainwright.frameworks.mpi.hostfile import HOSTFILE_MOUNT, HYDRA, OPEN_MPI,
 # The sshd of a node may need a moment more than its pod.
 _SSH_ARGS: Final = "-o ConnectionAttempts=10"
 
+# What container runtimes call the interface of every pod that has a network of its own.
+POD_INTERFACE: Final = "eth0"
+
 _HYDRA_IMPLEMENTATIONS: Final = frozenset({"MPICH", "Intel"})
 
 # What a TrainJob may not set, by implementation: the peer's four, and what says where the hosts are.
@@ -51,14 +54,17 @@ def build_open_mpi_4_env(slots: int, main_form: str) -> list[Json]:
     )
 
 
-def build_other_env(slots: int, main_form: str, *, runs_as_root: bool) -> list[Json]:
+def build_other_env(slots: int, main_form: str, *, runs_as_root: bool, interface: str | None) -> list[Json]:
     """Return what the others read: Open MPI 5, MPICH, Intel MPI.
 
     Open MPI 5 hands ssh the full name in any case; told to keep it, a launcher that is a node would not
-    recognise itself and reach for ssh. As root, Open MPI runs nothing unless told twice.
+    recognise itself and reach for ssh. As root, Open MPI runs nothing unless told twice. Hydra's daemons call
+    the launcher back by its own host name, which other pods cannot resolve, or by the address of the
+    `interface` that it is told.
     """
     hydra = f"{HOSTFILE_MOUNT}/{get_file_name(HYDRA, main_form)}"
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if runs_as_root else {}
+    called_back = {"HYDRA_IFACE": interface, "I_MPI_HYDRA_IFACE": interface} if interface else {}
     return _build_env(
         PRTE_MCA_prte_default_hostfile=f"{HOSTFILE_MOUNT}/{get_file_name(OPEN_MPI, main_form)}",
         PRTE_MCA_prte_keep_fqdn_hostnames="false",
@@ -70,6 +76,7 @@ def build_other_env(slots: int, main_form: str, *, runs_as_root: bool) -> list[J
         I_MPI_HYDRA_HOST_FILE=hydra,
         I_MPI_HYDRA_BOOTSTRAP="ssh",
         I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS=_SSH_ARGS,
+        **called_back,
         **as_root,
     )
 

@@ -10,7 +10,7 @@ image puts together again, so that a job of any number of nodes starts (case R04
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -53,23 +53,28 @@ def get_file_name(form: str, main_form: str) -> str:
 
 
 def build_hostfile(
-    job_name: str, endpoints: Sequence[str], slots: int, main_form: str, launcher: Json
+    job_name: str, hosts: Mapping[str, Sequence[str]], slots: int, main_form: str, launcher: Json
 ) -> Hostfile:
-    """Return the hostfile of the endpoints, which are in rank order.
+    """Return the hostfile of the hosts, which are in rank order, as many for each form.
 
     `launcher` is the container that runs mpirun: a list in parts is joined in its image, with its
     resources and its user.
     """
     name = f"{job_name}{MPI_HOSTFILE_SUFFIX}"
     files = {get_file_name(form, main_form): f"{separator}{slots}\n" for form, separator in _order(main_form)}
-    longest = max(map(len, endpoints), default=0)
+    ordered = {get_file_name(form, main_form): hosts[form] for form, _ in _order(main_form)}
+    longest = max((len(host) for listed in ordered.values() for host in listed), default=0)
     per_part = max(MAX_PART_BYTES // sum(longest + len(end) + 1 for end in files.values()), 1)
-    if len(endpoints) <= per_part:
+    count = len(hosts[main_form])
+    if count <= per_part:
         return Hostfile(
-            objects=(_build_config_map(name, endpoints, files),),
+            objects=(_build_config_map(name, ordered, files),),
             volumes=({"name": _VOLUME, "configMap": {"name": name, "items": _list_items(files)}},),
         )
-    parts = [endpoints[start : start + per_part] for start in range(0, len(endpoints), per_part)]
+    parts = [
+        {file: listed[start : start + per_part] for file, listed in ordered.items()}
+        for start in range(0, count, per_part)
+    ]
     return Hostfile(
         objects=tuple(_build_config_map(f"{name}-{i}", part, files) for i, part in enumerate(parts)),
         volumes=(
@@ -93,9 +98,9 @@ def _order(main_form: str) -> list[tuple[str, str]]:
     return sorted(_SEPARATORS.items(), key=lambda item: item[0] != main_form)
 
 
-def _build_config_map(name: str, endpoints: Sequence[str], files: dict[str, str]) -> Json:
+def _build_config_map(name: str, hosts: Mapping[str, Sequence[str]], files: dict[str, str]) -> Json:
     # Joined at once: a line for each of 10,000 nodes, twice, takes longer than all the rest of a render.
-    data = {file: end.join(endpoints) + (end if endpoints else "") for file, end in files.items()}
+    data = {file: end.join(hosts[file]) + (end if hosts[file] else "") for file, end in files.items()}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
