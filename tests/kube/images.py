@@ -3,7 +3,7 @@
 Out: docker-archives, which `ctr images import` takes. Layers are made once per recipe and kept in the user's
 cache under the recipe's hash. `pause` is a static C program; `base` is a minimal Debian with Python, made by
 debootstrap, so it needs root and a Debian mirror the first time (under a minute), and nothing after that. It
-finds packages, PyTorch among them, where a pod mounts them (`training_packages`), and has their `torchrun`.
+finds packages, PyTorch among them, where a pod mounts them (`training_packages`), and has their commands.
 `operator` is what deploy/Containerfile describes, on top of `base`, and needs a package index once.
 """
 
@@ -65,7 +65,8 @@ int main(void) {
 """
 # Where a pod of the base image mounts packages that are too many gigabytes for an image of its own.
 PACKAGES_MOUNT = "/opt/packages"
-_TORCHRUN = "#!/usr/bin/python3\nimport sys\n\nfrom torch.distributed.run import main\n\nsys.exit(main())\n"
+_COMMANDS = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.accelerate_cli"}
+_COMMAND = "#!/usr/bin/python3\nimport sys\n\nfrom {module} import main\n\nsys.exit(main())\n"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _FORMAT = "2"  # of layers and archives: counts in the hash
 _PATH = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -86,7 +87,10 @@ def get_cache_folder() -> Path:
 def build_images() -> list[Path]:
     """Return the archives that a node starts with, made where they are not in the cache."""
     pause = _build_layer("pause", _PAUSE_SOURCE, _fill_pause)
-    base = [_build_base(), _build_layer("commands", repr((PACKAGES_MOUNT, _TORCHRUN)), _fill_commands)]
+    base = [
+        _build_base(),
+        _build_layer("commands", repr((PACKAGES_MOUNT, _COMMANDS, _COMMAND)), _fill_commands),
+    ]
     return [
         _build_archive_once(PAUSE_IMAGE, [pause], {"Entrypoint": ["/pause"]}),
         _build_archive_once(BASE_IMAGE, base, {"Cmd": ["/usr/bin/python3"], "Env": [_PATH]}),
@@ -191,9 +195,9 @@ def _fill_commands(root: Path) -> None:
     programs.mkdir(parents=True)
     # What images of Python have, and a Debian does not.
     (programs / "python").symlink_to("/usr/bin/python3")
-    torchrun = programs / "torchrun"
-    torchrun.write_text(_TORCHRUN)
-    torchrun.chmod(0o755)
+    for name, module in _COMMANDS.items():
+        (programs / name).write_text(_COMMAND.format(module=module))
+        (programs / name).chmod(0o755)
     found_by_python = root / f"usr/local/lib/python{PYTHON_VERSION}/dist-packages"
     found_by_python.mkdir(parents=True)
     (found_by_python / "mounted.pth").write_text(f"{PACKAGES_MOUNT}\n")
