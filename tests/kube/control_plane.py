@@ -53,6 +53,7 @@ class Variant:
     authorization: str = "RBAC"
     apiserver_arguments: tuple[str, ...] = ("--disable-admission-plugins=ServiceAccount",)
     controllers: str = "job-controller,garbage-collector-controller,namespace-controller"
+    controller_manager_arguments: tuple[str, ...] = ()
     users: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     launcher: tuple[str, ...] = ()
 
@@ -354,6 +355,7 @@ class ControlPlane:
             *("--root-ca-file", str(self.folder / "pki/apiserver.crt")),
             *("--controllers", self.variant.controllers),
             *("--kube-api-qps=1000", "--kube-api-burst=2000"),
+            *self.variant.controller_manager_arguments,
         )
 
     def start_program(self, program: str, *arguments: str, launcher: Sequence[str] = ()) -> None:

@@ -19,6 +19,8 @@ HARD = Variant(
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
     ),
     controllers=f"{Variant().controllers},resourcequota-controller",
+    # A quota on a kind that the controller did not know yet is counted at its next round only.
+    controller_manager_arguments=("--resource-quota-sync-period=5s",),
 )
 
 

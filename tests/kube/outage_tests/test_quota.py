@@ -9,6 +9,8 @@ from kube.operating import People, condition, eventually, operating, runtime, tr
 from trainwright.api.meta import Json
 from trainwright.cluster.kube.config import Connection
 
+COUNTED_SECONDS = 75.0
+
 
 class Quota:
     """A ResourceQuota of one kind of object, counted by the controller of Kubernetes."""
@@ -21,7 +23,8 @@ class Quota:
     async def set_up(self, count: int) -> None:
         spec = {"hard": {self._resource: str(count)}}
         self._plane.call("POST", self._collection, {"metadata": {"name": "small"}, "spec": spec})
-        await eventually(lambda: self._is_counted(count))
+        # The controller looks for new kinds twice a minute; until it counts, all is refused in other words.
+        await eventually(lambda: self._is_counted(count), COUNTED_SECONDS)
 
     async def raise_to(self, count: int) -> None:
         patch = {"spec": {"hard": {self._resource: str(count)}}}
@@ -30,7 +33,8 @@ class Quota:
 
     async def _is_counted(self, count: int) -> bool:
         status: Json = self._plane.call("GET", f"{self._collection}/small").get("status") or {}
-        return (status.get("hard") or {}).get(self._resource) == str(count)
+        is_current = (status.get("hard") or {}).get(self._resource) == str(count)
+        return is_current and self._resource in (status.get("used") or {})
 
 
 def get_refusal(status: Json) -> str:
@@ -54,7 +58,6 @@ async def test_a_quota_on_what_we_make_is_told_and_waited_for(
     await people.create(runtime())
     async with operating(operator_connection, people.namespace):
         await people.create(train_job())
-        # At first the API server may not know the quota's count yet, and says so.
         status = await people.until_status(lambda status: "exceeded quota: small" in get_refusal(status))
         assert (status["cause"]["kind"], status["cause"]["reason"]) == (kind, "Forbidden")
         assert "exceeded quota: small" in status["cause"]["message"]
