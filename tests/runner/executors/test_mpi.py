@@ -4,6 +4,7 @@ variables that the runtime renders."""
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 from collections import Counter
@@ -146,6 +147,41 @@ async def test_mpirun_without_options_reduces_over_all_slots_of_all_nodes(
         assert len(hosts) == 4
         for host in NODES:
             assert "remote start: started: " in job.log(host)
+
+
+@pytest.mark.parametrize("name", ["Open MPI 4", "Open MPI 5"])
+async def test_jobs_of_one_name_do_not_meet_in_shared_memory(executor, name, tmp_path):
+    """Open MPI names its segments by host, process id and rank, and pods have process ids of their own."""
+    implementation = find_implementation(name)
+
+    async def run(root: Path) -> tuple[str, str]:
+        async with mpi_job(executor, implementation, root) as job:
+            status = await end(await job.launch("mpirun", implementation.python, str(ALLREDUCE)))
+            return status.phase, job.log()
+
+    roots = [tmp_path / str(number) for number in range(3)]
+    for root in roots:
+        root.mkdir()
+    for phase, log in await asyncio.gather(*map(run, roots)):
+        assert phase == "Succeeded", log
+
+
+async def test_killed_ranks_leave_nothing_in_shared_memory(executor, isolation, tmp_path):
+    if isolation == "processes":
+        pytest.skip("without namespaces all pods have the machine's /dev/shm")
+    implementation = find_implementation("MPICH")
+    script = (
+        "import time; from mpi4py import MPI; MPI.COMM_WORLD.Barrier(); print('began', flush=True); "
+        "time.sleep(600)"
+    )
+    async with mpi_job(executor, implementation, tmp_path) as job:
+        launcher = await job.launch("mpirun", implementation.python, "-c", script)
+        await until_true(lambda: job.log().count("began") == 4)
+        records = [json.loads(file.read_text()) for file in tmp_path.glob("pods/*/host-paths.json")]
+        folders = [Path(record["shared_memory"]) for record in records]
+        assert sum(len(list(folder.iterdir())) for folder in folders) > 0
+        await asyncio.gather(*(run.stop(0) for run in (*job.nodes, launcher)))
+        assert not any(map(Path.exists, folders))
 
 
 async def test_ranks_run_in_the_directory_of_the_job(executor, implementation, tmp_path):

@@ -1,8 +1,9 @@
 """What a pod has on disk: volumes, its /etc/hosts, its TMPDIR; and how a container gets to see it.
 
-Everything lies in the pod's own folder of the state directory, with two exceptions that are written down
+Everything lies in the pod's own folder of the state directory, with three exceptions that are written down
 there first, so that `remove_leftovers` finds them after a crash: TMPDIR, whose path must be short (a
-socket's path has 108 characters), and mount points in places where people keep data.
+socket's path has 108 characters), the shared memory of an MPI pod, and mount points in places where people
+keep data.
 
 Without mount namespaces nothing can be mounted. Then the mount paths in arguments and variables are
 replaced by where the volume really is; a path that no argument mentions is made a link to it, where there
@@ -72,6 +73,7 @@ class _HostPaths(msgspec.Struct):
     """What lies outside the pod's folder and has to go with it."""
 
     temporary: str
+    shared_memory: str = ""
     mount_points: list[MountPoint] = msgspec.field(default_factory=list)
     links: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -93,8 +95,11 @@ class PodFolder:
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         remove_leftovers(self.path)
         (self.path / "began").touch()
+        self._host_paths.shared_memory = self._choose_shared_memory()
         self._record()
         Path(self._host_paths.temporary).mkdir(mode=0o700)
+        if self._host_paths.shared_memory:
+            Path(self._host_paths.shared_memory).mkdir(mode=0o700)
         (self.path / "root").mkdir(exist_ok=True)
         if any(container.remote_start is not None for container in self._plan.containers):
             self.remote_hosts.prepare()
@@ -149,6 +154,19 @@ class PodFolder:
         self.remote_hosts.withdraw()
         remove_leftovers(self.path)
 
+    def _choose_shared_memory(self) -> str:
+        """Return the folder that the pod has as its /dev/shm, empty where it has the machine's.
+
+        In a PID namespace every launcher is process 2, and Open MPI names its segments by host, process and
+        rank: two jobs of one name at a time would write into each other's. And ranks that are killed leave
+        theirs behind. Pods that share GPUs share shared memory too, which NCCL needs; they have no PID
+        namespace of their own either.
+        """
+        is_mpi = any(container.remote_start is not None for container in self._plan.containers)
+        if not (is_mpi and self._isolation.mount and self._isolation.pid and _SHARED_MEMORY.is_dir()):
+            return ""
+        return str(_SHARED_MEMORY / Path(self._host_paths.temporary).name)
+
     def _build_own_variables(
         self, container: ContainerPlan, environment: Mapping[str, str]
     ) -> dict[str, str]:
@@ -167,6 +185,10 @@ class PodFolder:
         mounts = [Mount(source=self.path / "hosts", target="/etc/hosts")]
         mounts += [self._build_mount(mount) for mount in container.mounts]
         mounts += self._build_uncovered(container)
+        if (own := self._host_paths.shared_memory) and not any(
+            Path(mount.path) == _SHARED_MEMORY for mount in container.mounts
+        ):
+            mounts.append(Mount(source=Path(own), target=str(_SHARED_MEMORY)))
         if container.termination_path != "/dev/termination-log":
             file = self._termination_file(container)
             file.write_bytes(b"")
@@ -312,6 +334,8 @@ def remove_leftovers(folder: Path) -> None:
                 elif path.stat().st_size == 0:
                     path.unlink()
         shutil.rmtree(paths.temporary, ignore_errors=True)
+        if paths.shared_memory:
+            shutil.rmtree(paths.shared_memory, ignore_errors=True)
     for name in ("volumes", "root"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for file in (folder / "hosts", *folder.glob("*.termination"), record):
