@@ -30,6 +30,7 @@ from trainwright.api.runtime import (
     TrainingRuntime,
     VolcanoPolicy,
 )
+from trainwright.frameworks.plain import Plain
 
 JOBS = "spec.template.spec.replicatedJobs"
 POD = "template.spec.template.spec"
@@ -320,8 +321,9 @@ def test_what_its_author_should_know_is_a_warning(case: tuple[list[Json], Json, 
     assert (verdict.errors, list(verdict.warnings)) == ((), expected)
 
 
-def test_a_framework_that_is_not_supported_yet_is_a_warning() -> None:
-    [warning] = validate(policy=MLPolicy(flux=FluxPolicy())).warnings
+def test_a_framework_that_is_not_there_is_a_warning() -> None:
+    given = runtime(runtime_spec(policy=MLPolicy(flux=FluxPolicy())))
+    [warning] = validate_runtime(given, frameworks=(Plain(),)).warnings
 
     assert warning.startswith("spec.mlPolicy: framework flux is not supported by this version")
 

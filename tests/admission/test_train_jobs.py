@@ -35,6 +35,7 @@ from trainwright.api.trainjob import (
     TrainJob,
     TrainJobSpec,
 )
+from trainwright.frameworks.plain import Plain
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 MOUNT = {"name": "initializer", "mountPath": "/workspace"}
@@ -254,7 +255,8 @@ def test_a_deprecated_runtime_is_a_warning(kind: Any) -> None:
 
 
 def test_a_framework_that_is_not_supported_is_denied() -> None:
-    verdict = validate(train_job(), runtime(runtime_spec(policy=MLPolicy(flux=FluxPolicy()))))
+    given = runtime(runtime_spec(policy=MLPolicy(flux=FluxPolicy())))
+    verdict = validate(train_job(), given, frameworks=(Plain(),))
 
     assert [error.path for error in verdict.denied] == ["spec.runtimeRef"]
     assert "framework flux is not supported" in verdict.denied[0].detail

@@ -121,7 +121,7 @@ async def test_a_job_that_no_cluster_has_seen_takes_nobodys_secret(cluster: Loca
 
 
 def test_no_two_keys_are_equal() -> None:
-    first, second = GENERATORS[SSH_KEY_GENERATOR](), GENERATORS[SSH_KEY_GENERATOR]()
+    first, second = GENERATORS[SSH_KEY_GENERATOR]("demo"), GENERATORS[SSH_KEY_GENERATOR]("demo")
     assert first.keys() == second.keys()
     assert all(first[name] != second[name] for name in first)
 
@@ -130,7 +130,7 @@ def test_the_public_key_is_that_of_the_private_one_in_the_forms_that_ssh_reads()
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    data = GENERATORS[SSH_KEY_GENERATOR]()
+    data = GENERATORS[SSH_KEY_GENERATOR]("demo")
     assert data["ssh-privatekey"].startswith(b"-----BEGIN EC PRIVATE KEY-----\n")
     private = serialization.load_pem_private_key(data["ssh-privatekey"], password=None)
     public = serialization.load_ssh_public_key(data["ssh-publickey"])

@@ -19,9 +19,9 @@ from trainwright.api.meta import ObjectMeta
 from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import (
     ClusterTrainingRuntime,
+    CustomPolicy,
     EnvInjection,
     EnvInjectionTarget,
-    FluxPolicy,
     JobSetTemplate,
     MLPolicy,
     RuntimeSpec,
@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[TrainJob, RuntimeSpec, str, list[str]]] = {
     ),
     "a framework that is not there": (
         train_job(),
-        runtime_spec(policy=MLPolicy(flux=FluxPolicy())),
+        runtime_spec(policy=MLPolicy(custom=CustomPolicy(framework="ours"))),
         JOB,
         ["spec.runtimeRef"],
     ),

@@ -114,6 +114,17 @@ SSH_AUTH_SECRET_TYPE: Final = "kubernetes.io/ssh-auth"  # noqa: S105 (the type o
 SSH_PRIVATE_KEY: Final = "ssh-privatekey"
 SSH_PUBLIC_KEY: Final = "ssh-publickey"
 
+# Flux.
+FLUX_SCRIPTS_SUFFIX: Final = "-flux-entrypoint"
+FLUX_CURVE_SUFFIX: Final = "-flux-curve"
+CURVE_CERTIFICATE: Final = "curve.cert"
+FLUX_VIEW_IMAGE: Final = "FLUX_VIEW_IMAGE"
+FLUX_NETWORK_DEVICE: Final = "FLUX_NETWORK_DEVICE"
+FLUX_QUEUE_POLICY: Final = "FLUX_QUEUE_POLICY"
+# Ours: where the broker of a pod that shares its machine with others listens.
+FLUX_ADDRESS: Final = "TRAINWRIGHT_FLUX_ADDRESS"
+FLUX_PORT: Final = "TRAINWRIGHT_FLUX_PORT"
+
 # Progress reports (spec 03 section 1).
 PROGRESS_URL_ENV: Final = "KUBEFLOW_TRAINER_SERVER_URL"
 PROGRESS_CA_ENV: Final = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
@@ -129,6 +140,7 @@ TEMPLATE_HASH_ANNOTATION: Final = "trainer.kubeflow.org/template-hash"
 # On a Secret that is rendered without data: which generator fills it, once, when it is created.
 GENERATED_DATA_ANNOTATION: Final = "trainer.kubeflow.org/generated-data"
 SSH_KEY_GENERATOR: Final = "ssh-key"
+CURVE_CERTIFICATE_GENERATOR: Final = "curve-certificate"
 # A user asked to end the job for good (`trainwright stop`): value is the RFC 3339 time of the request.
 STOP_ANNOTATION: Final = "trainer.kubeflow.org/stop-requested"
 # Where a job that runs on this machine was submitted; containers without `workingDir` start there.

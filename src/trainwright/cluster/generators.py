@@ -10,11 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from trainwright.api.constants import SSH_KEY_GENERATOR, SSH_PRIVATE_KEY, SSH_PUBLIC_KEY
+from trainwright.api.constants import (
+    CURVE_CERTIFICATE,
+    CURVE_CERTIFICATE_GENERATOR,
+    SSH_KEY_GENERATOR,
+    SSH_PRIVATE_KEY,
+    SSH_PUBLIC_KEY,
+)
+from trainwright.cluster.curve_certificate import build_certificate, generate_key_pair
 from trainwright.errors import MissingPackage
 
 
-def generate_ssh_key() -> dict[str, bytes]:
+def generate_ssh_key(owner: str) -> dict[str, bytes]:  # noqa: ARG001 (nothing in a key says whose it is)
     """Return a new key pair for ssh: ECDSA on P-521, as the peer makes it, which FIPS modes accept as well.
 
     The private key is PEM (SEC 1), the public one a line of an authorized_keys file. Source: spec 02
@@ -36,7 +43,17 @@ def generate_ssh_key() -> dict[str, bytes]:
     return {SSH_PRIVATE_KEY: private, SSH_PUBLIC_KEY: public + b"\n"}
 
 
-# Name of the generator -> what makes the data of a Secret, by key. A new one is one function and one line.
-GENERATORS: Final[Mapping[str, Callable[[], Mapping[str, bytes]]]] = {
+def generate_curve_certificate(owner: str) -> dict[str, bytes]:
+    """Return a new certificate for the brokers of a Flux job, which carries the name of its owner.
+
+    Source: spec 02 section 9.7.
+    """
+    return {CURVE_CERTIFICATE: build_certificate(owner, generate_key_pair()).encode()}
+
+
+# Name of the generator -> what makes the data of a Secret, by key, given the name of what the Secret belongs
+# to. A new one is one function and one line.
+GENERATORS: Final[Mapping[str, Callable[[str], Mapping[str, bytes]]]] = {
     SSH_KEY_GENERATOR: generate_ssh_key,
+    CURVE_CERTIFICATE_GENERATOR: generate_curve_certificate,
 }

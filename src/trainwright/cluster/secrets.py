@@ -22,7 +22,9 @@ async def ensure_secret(cluster: Writer, action: EnsureSecret) -> None:
     One that no object controls is the user's own, and is used as it is. Raises `AlreadyExists` where
     another object controls it, such as an earlier TrainJob of the same name: it will go with that one.
     """
-    data = {name: base64.b64encode(value).decode() for name, value in GENERATORS[action.generator]().items()}
+    owner_name = (_get_controller(action.object) or action.object["metadata"])["name"]
+    generated = GENERATORS[action.generator](owner_name)
+    data = {name: base64.b64encode(value).decode() for name, value in generated.items()}
     try:
         await cluster.create({**action.object, "data": data})
     except AlreadyExists:

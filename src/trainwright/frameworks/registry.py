@@ -12,21 +12,25 @@ from trainwright.api.runtime import FRAMEWORK_CHOICES, MLPolicy
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks.choice import CUSTOM, list_shipped_choices
 from trainwright.frameworks.contract import Framework
+from trainwright.frameworks.flux import Flux
 from trainwright.frameworks.jax import JAX
 from trainwright.frameworks.mpi import MPI
 from trainwright.frameworks.paddle import Paddle
 from trainwright.frameworks.plain import Plain
+from trainwright.frameworks.slices import Slices
 from trainwright.frameworks.tensorflow import TensorFlow
 from trainwright.frameworks.torch import Torch
 from trainwright.frameworks.xgboost import XGBoost
 from trainwright.template.layout import JobLayout
 
 FRAMEWORKS: Final[tuple[Framework, ...]] = (
+    Slices(),  # first: what the TrainJob sets may refer to its variables
     Plain(),
     Torch(),
     MPI(),
     JAX(),
     XGBoost(),
+    Flux(),
     TensorFlow(),
     Paddle(),
 )

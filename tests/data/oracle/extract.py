@@ -17,6 +17,7 @@ import yaml
 
 HERE = Path(__file__).resolve().parent
 PREFIXES = (
+    "flux-",
     "gang-",
     "init-",
     "jax-",

@@ -34,6 +34,7 @@ from trainwright.api import constants
 from trainwright.api.meta import Json
 from trainwright.api.quantity import QuantityError, parse_quantity
 from trainwright.runner.executor import PodContext
+from trainwright.runner.executors.flux_pod import build_installer_defaults, installs_flux
 from trainwright.runner.executors.mpi_pod import (
     RemoteStart,
     belongs_to_outer_run,
@@ -123,6 +124,8 @@ def build_environment(
         if not context.devices:
             # MPICH and Intel MPI hand what the launcher has to all ranks: "none" would hide their node's.
             del environment["CUDA_VISIBLE_DEVICES"]
+    if installs_flux(container):
+        environment |= build_installer_defaults(identity.address, context.ports)
     environment |= own
     environment |= _build_forced(own, context, machine)
     return environment
