@@ -49,6 +49,7 @@ from trainwright.operator.metrics_access import MetricsAccess
 from trainwright.operator.profiling import Profiler
 from trainwright.operator.runtimes import RuntimeController
 from trainwright.operator.servers import Check, Server, build_health_app, build_metrics_app
+from trainwright.operator.serving import bound_tls_buffers
 from trainwright.operator.train_jobs import TrainJobController
 from trainwright.render import render as render_train_job
 
@@ -78,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run_operator(settings: Settings) -> int:
     """Run until stopped by a signal; return the exit code."""
+    bound_tls_buffers()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -141,6 +143,7 @@ class Operator:
 
             async def work() -> None:
                 # What was just loaded lives long: the collector need not walk through it again and again.
+                gc.collect()
                 gc.freeze()
                 async with asyncio.TaskGroup() as group:
                     for controller in controllers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import ssl
 import tempfile
+from asyncio import sslproto
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ _VERSIONS: Final = {
     "1.2": ssl.TLSVersion.TLSv1_2,
     "1.3": ssl.TLSVersion.TLSv1_3,
 }
+_BUFFER_BYTES: Final = 32 * 1024
 _HTTP: Final = "http/1.1"  # the only protocol that the servers speak
 
 # Names of the IANA, as configurations have them, and those of OpenSSL. TLS 1.3 has no choice of suites.
@@ -51,6 +53,14 @@ _INSECURE: Final = frozenset(
 _OF_TLS_1_3: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
+
+
+def bound_tls_buffers() -> None:
+    """Let a TLS connection keep no more than two of its largest records, where asyncio keeps 256 KiB.
+
+    While many jobs are created an API server opens dozens of connections to the webhooks, and keeps them.
+    """
+    sslproto.SSLProtocol.max_size = _BUFFER_BYTES
 
 
 class ServingCertificate(msgspec.Struct, frozen=True):
