@@ -45,5 +45,5 @@ def build_default_bind(settings: Settings) -> str:
 
 
 def format_value(value: object) -> str:
-    """Return a string or boolean as TOML writes it, which for these is as JSON does."""
-    return json.dumps(value, ensure_ascii=False)
+    """Return a string or boolean as TOML writes it: as JSON does, but that TOML has no bare DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
