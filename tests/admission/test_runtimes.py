@@ -52,7 +52,16 @@ def test_a_runtime_of_three_steps_is_allowed_without_a_word() -> None:
     assert verdict.status_code == 200
 
 
+def test_a_runtime_whose_nodes_come_in_slices_is_allowed() -> None:
+    assert validate(policy=MLPolicy(num_nodes=4, nodes_per_slice=2)) == Verdict()
+
+
 INVALID: dict[str, tuple[MLPolicy | None, Json, list[str]]] = {
+    "slices of nothing": (
+        MLPolicy(nodes_per_slice=0),
+        {},
+        ["spec.mlPolicy.nodesPerSlice: must be at least 1, is 0"],
+    ),
     "injection into node": (
         MLPolicy(
             torch=TorchPolicy(
@@ -115,6 +124,23 @@ def test_what_the_schema_forbids_is_invalid(case: tuple[MLPolicy | None, Json, l
 
 
 DENIED: dict[str, tuple[list[Json], MLPolicy | None, list[str]]] = {
+    "slices that are not full": (
+        [replicated_job()],
+        MLPolicy(num_nodes=6, nodes_per_slice=4),
+        ["spec.mlPolicy.numNodes: must be a multiple of nodesPerSlice, 4, is 6"],
+    ),
+    "slices without a number of nodes": (
+        [replicated_job()],
+        MLPolicy(nodes_per_slice=2),
+        ["spec.mlPolicy.numNodes: must be a multiple of nodesPerSlice, 2, is 1"],
+    ),
+    "slices of a framework that numbers nodes": (
+        [replicated_job()],
+        MLPolicy(num_nodes=4, nodes_per_slice=2, jax=JAXPolicy()),
+        [
+            "spec.mlPolicy.nodesPerSlice: framework jax numbers nodes by their index in one Job, which repeats in each slice; remove mlPolicy.nodesPerSlice, or use a runtime for torch, or for no framework"
+        ],
+    ),
     "replicas of steps": (
         [
             replicated_job("launcher", ancestor=None, replicas=2),
@@ -124,7 +150,7 @@ DENIED: dict[str, tuple[list[Json], MLPolicy | None, list[str]]] = {
         ],
         PLAIN,
         [
-            f"{JOBS}[{i}].replicas: must be 1 for a step of a TrainJob; mlPolicy.numNodes says how many pods it has"
+            f"{JOBS}[{i}].replicas: must be 1 for a step of a TrainJob; mlPolicy.numNodes says how many pods it has, and mlPolicy.nodesPerSlice how many of them make a Job"
             for i in (2, 3)
         ],
     ),

@@ -13,7 +13,7 @@ from control.world import JOB, NOW, World
 from trainwright.api.constants import MULTIKUEUE_CONTROLLER_NAME, STOP_ANNOTATION
 from trainwright.api.jobset import JobSet, JobSetSpec
 from trainwright.api.meta import Condition, ObjectKey, ObjectMeta, OwnerReference
-from trainwright.api.runtime import Runtime
+from trainwright.api.runtime import MLPolicy, Runtime
 from trainwright.api.trainjob import (
     Cause,
     JobStatus,
@@ -112,6 +112,15 @@ def test_a_job_created_suspended_gets_a_status_and_no_child_object() -> None:
             ),
         )
     ]
+
+
+@pytest.mark.parametrize(("num_nodes", "slices"), [(None, 1), (6, 3)])
+def test_a_suspended_job_whose_nodes_come_in_slices_counts_them(num_nodes: int | None, slices: int) -> None:
+    rt = runtime(policy=MLPolicy(num_nodes=2, nodes_per_slice=2))
+    job = train_job(suspend=True, num_nodes=num_nodes)
+    [patch] = decide(Seen(train_job=job, runtime=rt, snapshot=rt), NOW)
+    assert isinstance(patch, PatchStatus)
+    assert patch.status.jobs_status == [counters("node", suspended=slices)]
 
 
 def test_a_queued_job_names_its_queue() -> None:

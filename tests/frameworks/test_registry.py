@@ -32,7 +32,7 @@ ONLY_TORCH = (Torch(),)
 
 
 def test_frameworks_take_part_in_a_fixed_order() -> None:
-    order = ["plain", "torch", "mpi", "jax", "xgboost", "flux", "tensorflow", "paddle"]
+    order = ["slices", "plain", "torch", "mpi", "jax", "xgboost", "flux", "tensorflow", "paddle"]
     names = [framework.name for framework in FRAMEWORKS]
     assert names == [name for name in order if name in names]
 

@@ -33,6 +33,7 @@ from trainwright.api.shapes import Findings
 from trainwright.api.trainjob import RuntimeRef, TrainJob, TrainJobSpec
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks import FRAMEWORKS, Framework, find_unsupported, select_frameworks
+from trainwright.frameworks.slices import list_numbering_frameworks
 from trainwright.gang import list_queue_warnings
 from trainwright.template.layout import build_layout
 from trainwright.template.pod_sets import count_pods
@@ -82,6 +83,7 @@ def validate_runtime(
     invalid += find_job_set_schema_errors(job_set, JOB_SET_PATH)
     denied = [
         *_check_policy(policy),
+        *_check_slices(policy),
         *_check_steps(job_set, policy),
         *find_job_set_errors(job_set, JOB_SET_PATH),
         *_check_job_templates(job_set),
@@ -138,6 +140,19 @@ def _check_policy(policy: MLPolicy | None) -> Iterator[FieldError]:
         )
 
 
+def _check_slices(policy: MLPolicy | None) -> Iterator[FieldError]:
+    """Check what TrainJobs that set no number of nodes would have, and that slices can be had at all."""
+    size = policy.nodes_per_slice if policy else None
+    if policy is None or size is None:
+        return
+    for value, detail in list_numbering_frameworks(policy):
+        yield refuse("spec.mlPolicy.nodesPerSlice", Rule.NOT_SUPPORTED, detail, value)
+    nodes = policy.num_nodes or 1
+    if nodes % size:
+        detail = f"must be a multiple of nodesPerSlice, {size}, is {nodes}"
+        yield refuse("spec.mlPolicy.numNodes", Rule.INVALID, detail, nodes)
+
+
 def _check_steps(job_set: Json, policy: MLPolicy | None) -> Iterator[FieldError]:
     """Check the replicated jobs that carry the settings of TrainJobs."""
     replicated_jobs = list_replicated_jobs(job_set)
@@ -154,7 +169,10 @@ def _check_steps(job_set: Json, policy: MLPolicy | None) -> Iterator[FieldError]
         place = f"{JOB_SET_PATH}.replicatedJobs[{i}]"
         replicas = replicated_job.get("replicas", 1)
         if replicas != 1 and (known is not None or step.runs_command):
-            detail = "must be 1 for a step of a TrainJob; mlPolicy.numNodes says how many pods it has"
+            detail = (
+                "must be 1 for a step of a TrainJob; mlPolicy.numNodes says how many pods it has, and "
+                "mlPolicy.nodesPerSlice how many of them make a Job"
+            )
             yield refuse(f"{place}.replicas", Rule.INVALID, detail, replicas)
         if find_named(get_pod_spec(replicated_job).get("containers"), container) is None:
             detail = f"must have a container {container!r}, which a TrainJob's settings go to"

@@ -120,9 +120,13 @@ class CustomPolicy(ApiStruct, frozen=True, kw_only=True):
 
 
 class MLPolicy(ApiStruct, frozen=True, kw_only=True):
-    """How processes of the job find each other; at most one framework."""
+    """How many nodes a job has, and how its processes find each other; at most one framework.
+
+    With nodesPerSlice they come in groups of that many, one Job each, and numNodes is a multiple of it.
+    """
 
     num_nodes: Int32 | None = None
+    nodes_per_slice: PositiveInt32 | None = None  # ours
     torch: TorchPolicy | None = None
     mpi: MPIPolicy | None = None
     jax: JAXPolicy | None = None
@@ -135,7 +139,9 @@ class MLPolicy(ApiStruct, frozen=True, kw_only=True):
 
 # The fields of MLPolicy that choose a framework.
 FRAMEWORK_CHOICES: Final = tuple(
-    field.encode_name for field in msgspec.structs.fields(MLPolicy) if field.name != "num_nodes"
+    field.encode_name
+    for field in msgspec.structs.fields(MLPolicy)
+    if field.name not in ("num_nodes", "nodes_per_slice")
 )
 
 

@@ -9,13 +9,13 @@ the same world gives the same status in whatever order it was seen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from trainwright.api.constants import ANCESTOR_CONTAINERS, ANCESTOR_LABEL, ANCESTOR_TRAINER
+from trainwright.api.constants import ANCESTOR_LABEL, ANCESTOR_TRAINER
 from trainwright.api.jobset import ReplicatedJobStatus
 from trainwright.api.kueue import QUEUE_LABEL
 from trainwright.api.meta import Condition, Json, truncate_to_seconds
@@ -27,6 +27,7 @@ from trainwright.control.lifecycle import Plan
 from trainwright.control.problem import OWN_REASONS, RESOURCES_CREATED, Problem
 from trainwright.control.snapshot import build_snapshot_ref
 from trainwright.control.view import COMPLETE, FAILED, View, find_place, is_live, is_of_current_attempt
+from trainwright.template.pod_sets import count_pods
 
 SUSPENDED: Final = "Suspended"
 
@@ -199,21 +200,16 @@ def _count_live_jobs(view: View) -> dict[str, int]:
 
 
 def _list_replicas(view: View, plan: Plan) -> dict[str, int]:
-    """Return how many Jobs each replicated job has, from the JobSet, else from the runtime.
-
-    A replicated job with an ancestor step is rendered with one (spec 02, section 3.2).
-    """
+    """Return how many Jobs each replicated job has, from the JobSet, else as render would count them."""
     if view.job_set is not None:
         return {entry.name: entry.replicas for entry in view.job_set.spec.replicated_jobs}
-    return {
-        entry["name"]: 1 if _get_ancestor(entry) in ANCESTOR_CONTAINERS else entry.get("replicas", 1)
-        for entry in _list_templates(plan.runtime)
-    }
-
-
-def _list_templates(runtime: Runtime | None) -> Iterable[Json]:
-    template = runtime.spec.template if runtime and runtime.spec else None
-    return ((template.spec if template else None) or {}).get("replicatedJobs") or ()
+    runtime_spec = plan.runtime.spec if plan.runtime else None
+    template = runtime_spec.template if runtime_spec else None
+    if runtime_spec is None or template is None:
+        return {}
+    num_nodes = view.spec.trainer.num_nodes if view.spec.trainer else None
+    counted = count_pods(template.spec, runtime_spec.ml_policy, num_nodes)
+    return {pod_set.name: pod_set.replicas for pod_set in counted}
 
 
 def _get_ancestor(replicated_job: Json) -> str | None:

@@ -17,12 +17,14 @@ from trainwright.frameworks.jax import JAX
 from trainwright.frameworks.mpi import MPI
 from trainwright.frameworks.paddle import Paddle
 from trainwright.frameworks.plain import Plain
+from trainwright.frameworks.slices import Slices
 from trainwright.frameworks.tensorflow import TensorFlow
 from trainwright.frameworks.torch import Torch
 from trainwright.frameworks.xgboost import XGBoost
 from trainwright.template.layout import JobLayout
 
 FRAMEWORKS: Final[tuple[Framework, ...]] = (
+    Slices(),  # first: what the TrainJob sets may refer to its variables
     Plain(),
     Torch(),
     MPI(),

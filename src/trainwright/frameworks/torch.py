@@ -1,7 +1,8 @@
 """Torch: torchrun on every node, told by `PET_*` variables how to meet (spec 02 sections 5.1 to 5.4).
 
 A job whose command is `tune run` starts TorchTune, which is torchrun with a recipe (`frameworks.torchtune`).
-A runtime may give a range of nodes instead of a number (`frameworks.torch_elastic`).
+A runtime may give a range of nodes instead of a number, or have its nodes in slices: then torchrun numbers
+the nodes itself (`frameworks.torch_elastic`).
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ from trainwright.frameworks.contract import (
 )
 from trainwright.frameworks.processes import compute_processes_per_node, list_process_warnings
 from trainwright.frameworks.torch_elastic import (
-    ELASTIC_ENV,
-    build_elastic_env,
-    find_elastic_errors,
+    RENDEZVOUS_ENV,
+    build_rendezvous_env,
+    find_rendezvous_errors,
     get_elastic_policy,
+    has_rendezvous,
+    has_slices,
     list_elastic_warnings,
 )
 from trainwright.frameworks.torchtune import (
@@ -72,8 +75,8 @@ class Torch:
         ]
         if has_torchtune_command(layout):
             errors += validate_torchtune(layout)
-        errors += find_elastic_errors(layout)
-        reserved = RESERVED_ENV if get_elastic_policy(layout) is None else RESERVED_ENV | ELASTIC_ENV
+        errors += find_rendezvous_errors(layout)
+        reserved = RESERVED_ENV | RENDEZVOUS_ENV if has_rendezvous(layout) else RESERVED_ENV
         return errors + find_reserved_env_errors(layout.trainer, reserved, self.name)
 
     def list_warnings(self, layout: JobLayout) -> list[str]:
@@ -119,17 +122,19 @@ def _build_trainer_addition(layout: JobLayout, trainer: PodSet) -> ContainerAddi
 def _build_rendezvous_env(layout: JobLayout, lead: PodSet) -> tuple[Json, ...]:
     """Return the five variables, in the order of the wire contract; the first pod of `lead` is the master.
 
-    Those of an elastic rendezvous come after them.
+    Those of torchrun's own rendezvous come after them. In slices there is no rank: the index of a pod is only
+    its place in its slice, and torchrun does not need it then.
     """
     processes, elastic = compute_processes_per_node(layout), get_elastic_policy(layout)
-    nodes = f"{elastic.min_nodes}:{elastic.max_nodes}" if elastic else str(lead.count)
+    nodes = f"{elastic.min_nodes}:{elastic.max_nodes}" if elastic else str(lead.num_nodes)
+    rank = {"name": PET_NODE_RANK, "valueFrom": {"fieldRef": {"fieldPath": RANK_FIELD_PATH}}}
     return (
         {"name": PET_NNODES, "value": nodes},
         {"name": PET_NPROC_PER_NODE, "value": "auto" if processes is None else str(processes)},
-        {"name": PET_NODE_RANK, "valueFrom": {"fieldRef": {"fieldPath": RANK_FIELD_PATH}}},
+        *(() if has_slices(layout) else (rank,)),
         {"name": PET_MASTER_ADDR, "value": layout.build_first_endpoint(lead)},
         {"name": PET_MASTER_PORT, "value": str(TRAINER_PORT)},
-        *build_elastic_env(layout, lead),
+        *build_rendezvous_env(layout, lead),
     )
 
 

@@ -1,9 +1,13 @@
-"""Torch with a range of nodes: torchrun meets by its c10d rendezvous, and goes on when nodes go or come back.
+"""Torch where torchrun numbers the nodes itself: its c10d rendezvous, for a range of nodes and for slices.
 
-The number of pods is that of the job, as ever. The range says with how many of them training may begin, or
-go on, after nodes were lost; torchrun then starts all processes anew, and scripts resume from a checkpoint.
-The store of the rendezvous is on the first node, so the loss of that one ends a round. Lost pods are made
-again by Kubernetes as often as the runtime's `backoffLimit` allows.
+With a range, training goes on when nodes go or come back. The number of pods is that of the job, as ever. The
+range says with how many of them training may begin, or go on, after nodes were lost; torchrun then starts all
+processes anew, and scripts resume from a checkpoint. The store of the rendezvous is on the first node, so the
+loss of that one ends a round. Lost pods are made again by Kubernetes as often as the runtime's `backoffLimit`
+allows.
+
+In slices no pod is told its rank. torchrun sorts the nodes by their host names, in which the slice stands
+before the index, so the ranks of a slice follow each other and rank 0 leads the first one.
 Source: PyTorch documentation, "torchrun (Elastic Launch)".
 """
 
@@ -15,6 +19,7 @@ from typing import Final
 from trainwright.api.constants import (
     PET_MAX_RESTARTS,
     PET_RDZV_BACKEND,
+    PET_RDZV_CONF,
     PET_RDZV_ENDPOINT,
     PET_RDZV_ID,
     TRAINER_PORT,
@@ -27,7 +32,12 @@ from trainwright.template.layout import JobLayout
 from trainwright.template.pod_sets import PodSet
 from trainwright.template.replicated_jobs import find_named, get_job_spec, list_replicated_jobs
 
-ELASTIC_ENV: Final = frozenset({PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, PET_RDZV_ID, PET_MAX_RESTARTS})
+RENDEZVOUS_ENV: Final = frozenset(
+    {PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, PET_RDZV_ID, PET_RDZV_CONF, PET_MAX_RESTARTS}
+)
+# How long nodes wait for the first one, and for each other. By default nodes give up after a minute if the
+# first is not there; slices are placed one by one, and pull images at different speeds.
+_PATIENCE: Final = "join_timeout=900,read_timeout=900"
 
 
 def get_elastic_policy(layout: JobLayout) -> ElasticPolicy | None:
@@ -35,21 +45,42 @@ def get_elastic_policy(layout: JobLayout) -> ElasticPolicy | None:
     return layout.policy.torch.elastic if layout.policy and layout.policy.torch else None
 
 
-def build_elastic_env(layout: JobLayout, lead: PodSet) -> tuple[Json, ...]:
-    """Return the variables of the rendezvous at the first pod of `lead`; none where the number is fixed."""
-    elastic = get_elastic_policy(layout)
-    if elastic is None:
+def has_slices(layout: JobLayout) -> bool:
+    """Say whether the runtime's nodes come in slices."""
+    return layout.policy is not None and layout.policy.nodes_per_slice is not None
+
+
+def has_rendezvous(layout: JobLayout) -> bool:
+    """Say whether torchrun numbers the nodes itself."""
+    return get_elastic_policy(layout) is not None or has_slices(layout)
+
+
+def build_rendezvous_env(layout: JobLayout, lead: PodSet) -> tuple[Json, ...]:
+    """Return the variables of the rendezvous at the first pod of `lead`; none where pods know their rank."""
+    if not has_rendezvous(layout):
         return ()
+    elastic = get_elastic_policy(layout)
+    restarts = elastic.max_restarts or 0 if elastic else None
     return (
         {"name": PET_RDZV_BACKEND, "value": "c10d"},
         {"name": PET_RDZV_ENDPOINT, "value": f"{layout.build_first_endpoint(lead)}:{TRAINER_PORT}"},
         {"name": PET_RDZV_ID, "value": layout.job_name},
-        {"name": PET_MAX_RESTARTS, "value": str(elastic.max_restarts or 0)},
+        *(({"name": PET_RDZV_CONF, "value": _PATIENCE},) if has_slices(layout) else ()),
+        *(() if restarts is None else ({"name": PET_MAX_RESTARTS, "value": str(restarts)},)),
     )
 
 
-def find_elastic_errors(layout: JobLayout) -> Iterator[FieldError]:
-    """Yield why the job cannot run with the runtime's range of nodes."""
+def find_rendezvous_errors(layout: JobLayout) -> Iterator[FieldError]:
+    """Yield why the job cannot run with the runtime's range of nodes, or in its slices."""
+    yield from _find_range_errors(layout)
+    field = "torch.elastic" if get_elastic_policy(layout) else "nodesPerSlice"
+    if has_rendezvous(layout) and has_torchtune_command(layout):
+        detail = f"TorchTune must be told the rank of a node; use a runtime without spec.mlPolicy.{field}"
+        value = list(layout.trainer.command or ())
+        yield FieldError(path="spec.trainer.command", rule=Rule.INVALID, detail=detail, value=value)
+
+
+def _find_range_errors(layout: JobLayout) -> Iterator[FieldError]:
     elastic, trainer = get_elastic_policy(layout), layout.trainer_pod_set
     if elastic is None:
         return
@@ -57,13 +88,9 @@ def find_elastic_errors(layout: JobLayout) -> Iterator[FieldError]:
     if elastic.min_nodes > elastic.max_nodes:
         detail = f"spec.mlPolicy.torch.elastic of the runtime goes {bounds}; correct it"
         yield FieldError(path="spec.runtimeRef", rule=Rule.INVALID, detail=detail, value=elastic.min_nodes)
-    elif trainer is not None and not elastic.min_nodes <= trainer.count <= elastic.max_nodes:
-        detail = f"is {trainer.count}, but the runtime is for jobs of {bounds} (spec.mlPolicy.torch.elastic)"
-        yield FieldError(path="spec.trainer.numNodes", rule=Rule.INVALID, detail=detail, value=trainer.count)
-    if has_torchtune_command(layout):
-        detail = "TorchTune has no range of nodes; use a runtime without spec.mlPolicy.torch.elastic"
-        value = list(layout.trainer.command or ())
-        yield FieldError(path="spec.trainer.command", rule=Rule.INVALID, detail=detail, value=value)
+    elif trainer is not None and not elastic.min_nodes <= (nodes := trainer.num_nodes) <= elastic.max_nodes:
+        detail = f"is {nodes}, but the runtime is for jobs of {bounds} (spec.mlPolicy.torch.elastic)"
+        yield FieldError(path="spec.trainer.numNodes", rule=Rule.INVALID, detail=detail, value=nodes)
 
 
 def list_elastic_warnings(layout: JobLayout) -> list[str]:

@@ -76,6 +76,10 @@ class JobLayout(msgspec.Struct, frozen=True, kw_only=True):
         """Return the address of any pod of a pod set, where `index` refers to a variable with its index."""
         return pod_sets.build_endpoint(self.job_name, pod_set, self.subdomain, index=index)
 
+    def build_slice_leader(self, pod_set: PodSet, replica: str) -> str:
+        """Return the address of a Job's first pod, where `replica` refers to a variable with its index."""
+        return pod_sets.build_endpoint(self.job_name, pod_set, self.subdomain, replica=replica)
+
     def iterate_endpoints(self, pod_set: PodSet) -> Iterator[str]:
         """Yield the address of every pod of a pod set, by rank."""
         return pod_sets.iterate_endpoints(self.job_name, pod_set, self.subdomain)

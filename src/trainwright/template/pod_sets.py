@@ -29,10 +29,10 @@ from trainwright.template.steps import Step, list_steps
 class PodSet(msgspec.Struct, frozen=True, kw_only=True):
     """One replicated job, as its pods are counted.
 
-    `replicas` is the number of Jobs: always 1 for the steps of a TrainJob (those with a known ancestor
-    label, and the launcher of an MPI job). `count` is the number of pods of each Job that run at a time,
-    `completions` that of its indexes; they differ only where a template that is no training step says so.
-    `completions` is None for a Job without indexes (completionMode NonIndexed) that ends with its first
+    `replicas` is the number of Jobs: for the steps of a TrainJob (those with a known ancestor label, and the
+    launcher of an MPI job) that of slices, else 1. `count` is the number of pods of each Job that run at a
+    time, `completions` that of its indexes; they differ only where a template that is no training step says
+    so. `completions` is None for a Job without indexes (completionMode NonIndexed) that ends with its first
     success. `pod_spec` is the core/v1 PodSpec with patches and resources merged; it is read, never changed.
     """
 
@@ -42,6 +42,11 @@ class PodSet(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     completions: int | None
     pod_spec: Json
+
+    @property
+    def num_nodes(self) -> int:
+        """How many pods of all its Jobs run at a time: for the step that trains, the number of nodes."""
+        return self.replicas * self.count
 
     @property
     def containers(self) -> list[Json]:
@@ -84,11 +89,11 @@ def build_subdomain(spec: Json | None, job_name: str) -> str:
 
 
 def build_endpoint(
-    job_name: str, pod_set: PodSet, subdomain: str, *, replica: int = 0, index: int | str = 0
+    job_name: str, pod_set: PodSet, subdomain: str, *, replica: int | str = 0, index: int | str = 0
 ) -> str:
     """Return the address of one pod within its namespace; by default that of the first (rank 0).
 
-    The index may be a reference, `$(NAME)`, that Kubernetes replaces in each pod by its own.
+    Replica and index may be references, `$(NAME)`, that Kubernetes replaces in each pod by its own.
     """
     return f"{job_name}-{pod_set.name}-{replica}-{index}.{subdomain}"
 
@@ -112,10 +117,15 @@ def _build_pod_set(replicated_job: Json, step: Step) -> PodSet:
     if completions is None and job_spec.get("completionMode") != "NonIndexed":
         completions = count  # an Indexed Job, which JobSet makes of it, must have a number of completions
     replicas = replicated_job.get("replicas")
+    if replicas is None or ancestor in ANCESTOR_CONTAINERS or step.runs_command:
+        replicas = 1
+    if step.nodes_per_slice is not None and count >= step.nodes_per_slice:
+        replicas, count = count // step.nodes_per_slice, step.nodes_per_slice
+        completions = count
     return PodSet(
         name=replicated_job["name"],
         ancestor=ancestor,
-        replicas=1 if replicas is None or ancestor in ANCESTOR_CONTAINERS or step.runs_command else replicas,
+        replicas=replicas,
         count=count,
         completions=completions,
         pod_spec=get_pod_spec(replicated_job),

@@ -23,7 +23,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     `runs_command` is for command and arguments, `trains` for image and variables, `uses_resources` for
     resourcesPerNode. `replaces_arguments` says that a command comes without the arguments of the runtime's.
-    `count` is the number of pods, None where the template says it.
+    `count` is the number of pods, None where the template says it; with `nodes_per_slice` they are spread
+    over Jobs of that many.
     """
 
     runs_command: bool = False
@@ -31,14 +32,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     trains: bool = False
     uses_resources: bool = False
     count: int | None = None
+    nodes_per_slice: int | None = None
 
 
 def list_steps(spec: Json | None, policy: MLPolicy | None, num_nodes: int | None = None) -> tuple[Step, ...]:
     """Return what each replicated job takes, in order; `num_nodes` is the TrainJob's own number.
 
     A step with the trainer label gets the policy's number of nodes, or 1, where there is a policy, whatever
-    its template says; the TrainJob's own number goes to the *first* of them. Where further ones do other
-    work (parameter servers, an evaluator), their templates say how many there are and what they need.
+    its template says; the TrainJob's own number goes to the *first* of them, and so do the policy's slices.
+    Where further ones do other work (parameter servers, an evaluator), their templates say how many there are
+    and what they need.
     """
     roles = _build_mpi_roles(spec, policy, num_nodes)
     steps: list[Step] = []
@@ -54,7 +57,16 @@ def list_steps(spec: Json | None, policy: MLPolicy | None, num_nodes: int | None
             count = None if policy is None else max(policy.num_nodes or 1, 1)
             if num_nodes is not None and not has_first:
                 count = num_nodes
-            steps.append(Step(runs_command=True, trains=True, uses_resources=True, count=count))
+            slices = None if policy is None or has_first else policy.nodes_per_slice
+            steps.append(
+                Step(
+                    runs_command=True,
+                    trains=True,
+                    uses_resources=True,
+                    count=count,
+                    nodes_per_slice=slices,
+                )
+            )
     return tuple(steps)
 
 

@@ -8,7 +8,16 @@ from contextlib import aclosing
 
 import msgspec
 
-from trainwright.api.constants import COMPLETION_INDEX, JOB_SET, JOBSET_NAME, JOBSET_UID, LAUNCHER, NODE
+from trainwright.api.constants import (
+    COMPLETION_INDEX,
+    JOB_INDEX,
+    JOB_SET,
+    JOBSET_NAME,
+    JOBSET_UID,
+    LAUNCHER,
+    NODE,
+    SLICE_NODES,
+)
 from trainwright.api.constants import REPLICATED_JOB_NAME as STEP
 from trainwright.api.core import ContainerStatus, Pod
 from trainwright.api.encoding import parse_object
@@ -19,6 +28,7 @@ from trainwright.cluster.kube.transport import Transport
 from trainwright.cluster.kube.watch import stream_events
 from trainwright.cluster.port import Cluster
 from trainwright.errors import Forbidden, NotFound
+from trainwright.template.replicated_jobs import find_container
 
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 _LOOK_AGAIN_SECONDS = 0.2
@@ -140,7 +150,15 @@ def find_rank(pod: Pod) -> int | None:
     if find_step(pod) == LAUNCHER or NODE not in list_containers(pod):
         return None
     index = (meta.labels or {}).get(COMPLETION_INDEX) or (meta.annotations or {}).get(COMPLETION_INDEX)
-    return int(index) if index and index.isdigit() else 0
+    return _count_nodes_before(pod) + (int(index) if index and index.isdigit() else 0)
+
+
+def _count_nodes_before(pod: Pod) -> int:
+    """Return how many nodes the slices before the pod's have; none where nodes come in no slices."""
+    node = find_container(pod.spec or {}, NODE) or {}
+    size = next((one.get("value") for one in node.get("env") or () if one["name"] == SLICE_NODES), None)
+    job_index = (pod.metadata.labels or {}).get(JOB_INDEX)
+    return int(size) * int(job_index) if size and job_index and job_index.isdigit() else 0
 
 
 def find_step(pod: Pod) -> str:
