@@ -225,12 +225,16 @@ def make_cgroups(name: str) -> None:
 
 
 def remove_traces(name: str, folder: Path) -> None:
-    """Remove what a node leaves when its processes are gone: the link, the cgroups, folders it made."""
+    """Remove what a node leaves when its processes are gone: the link, the cgroups, folders it made.
+
+    The folders stay as long as another cluster runs: what is mounted on a folder in another namespace does
+    not keep it from being removed, and goes with it.
+    """
     delete_link(name)
     for hierarchy in _list_hierarchies():
         _remove_cgroup(hierarchy / name)
     made = folder / "made-folders.json"
-    if made.exists():
+    if made.exists() and not any(NETWORK.glob("trainwright*")):
         for target in json.loads(made.read_text()):
             with contextlib.suppress(OSError):  # somebody else uses it
                 Path(target).rmdir()

@@ -24,6 +24,7 @@ def main() -> None:
     for folder in plan["empty"]:
         _mount("-t", "tmpfs", "-o", "mode=0755", "tmpfs", folder)
     for source, target in plan["binds"]:
+        Path(target).mkdir(parents=True, exist_ok=True)  # the last cluster before may just have taken it away
         _mount("--bind", source, target)
     for number, (path, content) in enumerate(plan["files"]):
         _replace(number, Path(path), content)

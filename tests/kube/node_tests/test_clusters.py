@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from kube import cluster as clusters
 from kube.cluster import Cluster
-from kube.namespaces import CGROUPS, NETWORK
+from kube.namespaces import CGROUPS, NETWORK, remove_traces
 from trainwright.runtimes import load_shipped_runtimes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -29,6 +30,11 @@ TUNABLES = (
     "/proc/sys/kernel/panic",
     "/proc/sys/kernel/panic_on_oops",
     "/proc/sys/kernel/keys/root_maxkeys",
+)
+# Under which a node mounts something; elsewhere others may, meanwhile.
+MOUNTED = (
+    *("/run", "/var/lib", "/var/log", "/proc/sys", "/etc", "/sys/fs/cgroup"),
+    f"{tempfile.gettempdir()}/pytest",
 )
 # Runs a cluster until it is killed.
 HOLD = """
@@ -51,9 +57,10 @@ def state(real_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def look_at_machine() -> dict[str, Any]:
     """Return what a node changes where it is not walled in; the traces of clusters are looked for apart."""
     rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
     routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
     return {
-        "mounts": sorted(Path("/proc/self/mounts").read_text().splitlines()),
+        "mounts": sorted(line for line in mounts if line.split()[1].startswith(MOUNTED)),
         "rules": [line for line in rules.splitlines() if not line.startswith(("#", ":"))],
         "routes": sorted(line for line in routes.splitlines() if " trainwright" not in line),
         "tunables": {path: Path(path).read_text() for path in TUNABLES if Path(path).exists()},
@@ -110,6 +117,18 @@ def test_what_a_crashed_run_leaves_is_taken_down_by_the_next(
     assert not (state / "crashes").exists()
     assert list_traces(copy) == []
     assert look_at_machine() == before
+
+
+def test_a_cluster_that_ends_leaves_the_folders_on_which_others_have_mounts(
+    real_cluster: Cluster, tmp_path: Path
+):
+    """Removing the folder would unmount what the other cluster has there, in its own namespace."""
+    (tmp_path / "mounted-on").mkdir()
+    (tmp_path / "made-folders.json").write_text(json.dumps([str(tmp_path / "mounted-on")]))
+
+    remove_traces("trainwright-ended", tmp_path)
+
+    assert (tmp_path / "mounted-on").exists()
 
 
 def test_one_cluster_runs_in_the_background_until_it_is_stopped(
