@@ -1,0 +1,109 @@
+"""A program that stands for `flux`, which no package registry has: it notes how it is called.
+
+It does what our scripts rely on. `flux start` runs its initial program and ends with that one's exit code;
+without one it follows: it waits for the end of the leader and ends with 0. `flux run` becomes its command.
+`flux exec` has its command run in all pods. All pods share one folder, which STAND_IN names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+_PROGRAM = """#!{python} -IS
+import json, os, pathlib, signal, subprocess, sys, time
+
+folder = pathlib.Path(os.environ["STAND_IN"])
+host = subprocess.check_output(["uname", "-n"], text=True).strip()
+kept = ("PYTHONPATH", "FLUX_RC_EXTRA")
+verb, *words = sys.argv[1:]
+
+def note(**fields):
+    line = json.dumps({{"host": host, "verb": verb, "words": words, **fields}}) + "\\n"
+    with (folder / "calls").open("a") as calls:
+        calls.write(line)
+
+note(env={{name: os.environ[name] for name in kept if name in os.environ}})
+
+def wait_for(path):
+    end = time.monotonic() + 60
+    while not path.exists():
+        if time.monotonic() > end:
+            sys.exit("stand-in: nothing to be seen of " + str(path))
+        time.sleep(0.01)
+
+def start():
+    program = [word for word in words if not word.startswith("-o,")]
+    codes = folder / "codes"
+    if "-o,-Sbroker.rc2_none=1" in words:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+        (folder / "waiting").touch()
+        signal.pause()
+    elif program:
+        code = subprocess.run(program).returncode
+        (folder / "ended").touch()
+        return code
+    elif codes.exists():
+        first, *rest = json.loads(codes.read_text())
+        codes.write_text(json.dumps(rest or [first]))
+        return first
+    else:
+        wait_for(folder / "ended")
+        if (folder / "exec").exists():
+            subprocess.run(json.loads((folder / "exec").read_text()), check=True)
+    return 0
+
+def run():
+    rest = list(words)
+    while rest[0].startswith("-"):
+        del rest[:2]
+    os.execvp(rest[0], rest)
+
+def execute():
+    command = words[1:] if words[0] == "-n" else words
+    (folder / "exec").write_text(json.dumps(command))
+    return subprocess.run(command).returncode
+
+def describe():
+    print(json.dumps(words))
+    return 0
+
+sys.exit({{"start": start, "run": run, "exec": execute, "R": describe}}[verb]())
+"""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of the stand-in."""
+
+    host: str
+    verb: str
+    words: list[str]
+    env: dict[str, str]
+
+
+def write_stand_in(path: Path) -> None:
+    """Write the program."""
+    write_program(path, _PROGRAM.format(python=os.path.realpath(sys.executable)))
+
+
+def write_program(path: Path, text: str) -> None:
+    """Write a program that can be run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def read_calls(folder: Path, verb: str | None = None) -> list[Call]:
+    """Return the calls of the stand-in in their order, or those of one verb."""
+    lines = (folder / "calls").read_text().splitlines() if (folder / "calls").exists() else []
+    calls = [msgspec.convert(_parse(line), Call) for line in lines]
+    return [call for call in calls if verb in (None, call.verb)]
+
+
+def _parse(line: str) -> Any:
+    return json.loads(line)
