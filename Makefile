@@ -42,10 +42,12 @@ MPI_ENVS := export TRAINWRIGHT_OPENMPI_ENV="$$(scripts/environment mpi-openmpi)"
 	TRAINWRIGHT_INTEL_MPI_ENV="$$(scripts/environment mpi-intel)"
 
 # With Go, tests run against a real Kubernetes control plane; without it they say loudly that they did not.
-PYTEST_ALL := train=$$(scripts/environment train) && $(MPI_ENVS) && \
+PYTEST_ALL := train=$$(scripts/environment train) && frameworks=$$(scripts/environment frameworks) && \
+	$(MPI_ENVS) && \
 	if command -v go >/dev/null; then programs=$$(scripts/cluster-programs); else programs=; \
 	echo "NOT TESTED against Kubernetes: Go is not installed" >&2; fi && \
-	TRAINWRIGHT_TRAIN_ENV=$$train TRAINWRIGHT_CLUSTER_PROGRAMS=$$programs \
+	TRAINWRIGHT_TRAIN_ENV=$$train TRAINWRIGHT_FRAMEWORKS_ENV=$$frameworks \
+	TRAINWRIGHT_CLUSTER_PROGRAMS=$$programs \
 	$(BIN)/python -m pytest -n 2 --dist loadscope --durations 15
 
 test: .venv/ready
