@@ -49,6 +49,7 @@ SHIPPED: dict[str, tuple[str, Json, dict[str, str]]] = {
         build_mpi_policy(),
         dict.fromkeys(("node", "launcher"), f"{PEER}/deepspeed-runtime:v2.3.0"),
     ),
+    "flux-distributed": ("flux", {"flux": {}}, {"node": "ubuntu:jammy"}),
     "intel-mpi-distributed": (
         "mpi",
         build_mpi_policy("Intel"),
