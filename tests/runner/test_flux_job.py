@@ -1,0 +1,123 @@
+"""Jobs of the shipped Flux runtime on this machine: two pods, each with a host name and a broker of its own.
+
+Where Flux is installed they run under it. Everywhere a program stands for it that notes how it is called; all
+else is real: the store, the supervisor, the namespaces of the pods, the scripts, the certificate.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from frameworks.flux.stand_in import read_calls, write_stand_in
+from runner.lab import Lab
+from trainwright.api.encoding import build_object
+from trainwright.runner.executors.trial import try_namespaces
+from trainwright.runtimes import load_shipped_runtimes
+
+pytestmark = pytest.mark.timeout(180)
+
+PODS = {"demo-node-0-0": "127.1.0.1", "demo-node-0-1": "127.1.0.2"}
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    laboratory = Lab(tmp_path)
+    laboratory.bound_seconds = 90.0
+    yield laboratory
+    laboratory.close()
+    laboratory.kill_leftovers()
+
+
+@pytest.fixture(params=["stand-in", "Flux"])
+async def lab_with_flux(request: pytest.FixtureRequest, lab: Lab) -> Lab:
+    """A lab whose jobs find a `flux` on their PATH, and a namespace for each pod."""
+    found, refusal = await try_namespaces(os.geteuid())
+    if not found.mount:
+        pytest.skip(f"NO NAMESPACES ON THIS MACHINE: {refusal}")
+    if request.param == "stand-in":
+        folder = lab.work / "notes"
+        folder.mkdir()
+        write_stand_in(lab.work / "bin/flux")
+        lab.environment |= {
+            "PATH": f"{lab.work}/bin:{os.environ['PATH']}",
+            "STAND_IN": str(folder),
+        }
+    elif shutil.which("flux") is None:
+        pytest.skip("NOT TESTED with Flux: there is no program flux on the PATH")
+    return lab
+
+
+async def submit(lab: Lab, *command: str) -> None:
+    runtime = build_object(load_shipped_runtimes()["flux-distributed"])
+    await lab.cluster.apply(runtime, "test")
+    await lab.cluster.create(
+        {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "metadata": {"name": "demo", "namespace": "default"},
+            "spec": {
+                "runtimeRef": {"name": "flux-distributed"},
+                "trainer": {"numNodes": 2, "command": list(command)},
+            },
+        }
+    )
+
+
+def read_logs(lab: Lab, container: str) -> dict[str, str]:
+    """Return host name -> log."""
+    return {
+        path.parent.name.rpartition("-")[0]: path.read_text()
+        for path in lab.paths.jobs.glob(f"*/pods/demo-node-*/{container}.log")
+    }
+
+
+async def test_a_command_runs_under_brokers_that_share_a_key_and_know_each_others_names(
+    lab_with_flux: Lab,
+) -> None:
+    lab = lab_with_flux
+    await submit(lab, "sh", "-c", 'echo "trained with $1"', "train", "two words")
+    async with lab.supervising():
+        assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
+    assert "trained with two words" in read_logs(lab, "node")["demo-node-0-0"]
+    for host, shown in read_logs(lab, "flux-installer").items():
+        bootstrap = tomllib.loads(shown.partition("\nno view of Flux here")[0])["bootstrap"]
+        assert bootstrap["default_bind"] == f"tcp://{PODS[host]}:%p"
+        assert bootstrap["default_connect"] == "tcp://%h.demo:%p"
+        assert bootstrap["hosts"] == [{"host": "demo-node-0-[0-1]"}]
+        assert bootstrap["default_port"] != 8050
+
+
+async def test_a_job_whose_command_fails_fails_with_its_exit_code(lab_with_flux: Lab) -> None:
+    lab = lab_with_flux
+    await submit(lab, "sh", "-c", "echo out of luck >&2; exit 3")
+    async with lab.supervising():
+        finished = await lab.until_finished()
+    assert finished["Failed"][0] == "True"
+    job = await lab.cluster.get(lab.key())
+    assert re.search(r"\b3\b", job["status"]["cause"]["message"])
+    assert "demo-node-0-0" in job["status"]["cause"]["name"]
+    assert "out of luck" in read_logs(lab, "node")["demo-node-0-0"]
+
+
+async def test_every_pod_calls_flux_as_its_programs_are_documented(lab_with_flux: Lab) -> None:
+    lab = lab_with_flux
+    if "STAND_IN" not in lab.environment:
+        pytest.skip("only a stand-in notes how it is called")
+    await submit(lab, "true")
+    async with lab.supervising():
+        await lab.until_finished()
+    calls = read_calls(Path(lab.environment["STAND_IN"]))
+    assert sorted((call.host, call.verb) for call in calls) == [
+        ("demo-node-0-0", "R"),
+        ("demo-node-0-0", "run"),
+        ("demo-node-0-0", "start"),
+        ("demo-node-0-1", "R"),
+        ("demo-node-0-1", "start"),
+    ]
