@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright.api.progress import build_report_path
 from trainwright.api.trainjob import Metric, TrainerStatus
 from trainwright.control import progress_protocol as protocol
 from trainwright.control.progress_protocol import Answer, JobProgress, Report
@@ -221,7 +222,7 @@ def test_only_post_on_the_status_path_leads_to_a_job(
 
 
 def test_the_path_is_its_own_route():
-    assert protocol.parse_route("POST", protocol.build_path("team", "demo")) == ("team", "demo")
+    assert protocol.parse_route("POST", build_report_path("team", "demo")) == ("team", "demo")
 
 
 @pytest.mark.parametrize(("length", "refused"), [("65536", False), ("65537", True), ("x", False)])

@@ -27,9 +27,11 @@ from trainwright.api.trainjob import TrainJob, TrainJobStatus
 from trainwright.cluster.local.merge_patch import merge_patch
 from trainwright.control.actions import Action, Apply, Delete, Emit, Patch, PatchStatus, RequeueAfter
 from trainwright.control.decide import decide
+from trainwright.control.lifecycle import Render
 from trainwright.control.seen import Refusal, Seen
 from trainwright.control.snapshot import find_snapshot
 from trainwright.render import build_template_hash
+from trainwright.render import render as render_train_job
 from trainwright.runner.controllers.actions import Create, MarkDeleted, Remove, WriteStatus
 from trainwright.runner.controllers.job import decide_job
 from trainwright.runner.controllers.jobset import decide_job_set
@@ -61,6 +63,7 @@ class World:
         self.refuse: Refuse = lambda _: None
         self.refusal: Refusal | None = None
         self.forgets_refusals = False
+        self.render: Render = render_train_job
         self._uids = itertools.count(1)
         self._suffixes = (f"{n:05d}" for n in itertools.count())
         self.put(build_object(job))
@@ -132,13 +135,13 @@ class World:
         """Decide once and perform in order; a refusal stops it, and decide is asked once more, knowing."""
         if ("TrainJob", self.name) not in self.objects:
             return []
-        actions = decide(self.seen(), self.now)
+        actions = decide(self.seen(), self.now, self.render)
         try:
             self._perform(actions)
             self.refusal = None
         except Refused as error:
             self.refusal = Refusal(key=error.key, reason=error.reason, message=error.message, since=self.now)
-            actions = decide(self.seen(), self.now)
+            actions = decide(self.seen(), self.now, self.render)
             try:
                 self._perform(actions)
             except Refused:

@@ -57,6 +57,21 @@ RENEWED_ANNOTATION: Final = "trainer.kubeflow.org/jobs-renewed-at-generation"
 Render = Callable[[TrainJob, Runtime], list[Json]]
 
 
+class RenderChoice(msgspec.Struct, frozen=True):
+    """A render, and others that a suspended JobSet may have been made with.
+
+    A setting of the operator (a feature gate) changes what jobs become. A JobSet that waits is resumed as it
+    was made: the setting is for those that are made after it.
+    """
+
+    render: Render
+    others: tuple[Render, ...] = ()
+
+    def __call__(self, job: TrainJob, runtime: Runtime) -> list[Json]:
+        """Return what a job becomes that has no JobSet."""
+        return self.render(job, runtime)
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about the children.
 
@@ -126,7 +141,7 @@ def _plan_suspended(
     if runtime is None or not _is_at_rest(view, job_set):
         return Plan(first=snapshot, runtime=runtime)
     first = (*snapshot, *build_gang_deletion(view, runtime))
-    rendered = _render(view, runtime, render)
+    rendered = _render_again(view, job_set, runtime, render)
     if isinstance(rendered, Problem):
         return Plan(first=first, runtime=runtime, problem=rendered)
     fresh = rendered[-1]
@@ -175,7 +190,7 @@ def _plan_resume(
     """Let a suspended JobSet run, as the job is now."""
     if job_set.metadata.deletion_timestamp is not None:
         return Plan(first=snapshot, runtime=runtime, wait=_build_deletion_wait(job_set))
-    rendered = _render(view, runtime, render)
+    rendered = _render_again(view, job_set, runtime, render)
     if isinstance(rendered, Problem):
         return Plan(first=snapshot, runtime=runtime, problem=rendered)
     *others, fresh = rendered
@@ -309,18 +324,31 @@ def _runtime_key(view: View) -> ObjectKey:
     return ObjectKey(kind, namespace, ref.name)
 
 
+def _render_again(view: View, job_set: JobSet, runtime: Runtime, render: Render) -> list[Json] | Problem:
+    """Return what `_render` does, by the choice that the suspended JobSet was made with where one fits it."""
+
+    def fits(rendered: list[Json] | Problem) -> bool:
+        return not isinstance(rendered, Problem) and may_keep(job_set.metadata, rendered[-1])
+
+    rendered = _render(view, runtime, render)
+    if fits(rendered) or not isinstance(render, RenderChoice):
+        return rendered
+    others = (_render(view, runtime, other) for other in render.others)
+    return next(filter(fits, others), rendered)
+
+
 def _render(view: View, runtime: Runtime, render: Render) -> list[Json] | Problem:
     """Return the rendered objects, the JobSet last, or the field errors as a problem."""
     try:
         return render(view.job, runtime)
     except RenderError as error:
-        is_jobs_fault = error.source.startswith(TRAIN_JOB)
+        is_runtimes_fault = error.source.startswith(runtime.kind)
         return Problem(
             reason=RENDER_FAILED,
             message=f"{error.source}: " + "; ".join(str(field_error) for field_error in error.errors),
-            layer=TRAIN_JOB if is_jobs_fault else "Runtime",
-            kind=TRAIN_JOB if is_jobs_fault else runtime.kind,
-            name=view.job.metadata.name if is_jobs_fault else runtime.metadata.name,
+            layer="Runtime" if is_runtimes_fault else TRAIN_JOB,
+            kind=runtime.kind if is_runtimes_fault else TRAIN_JOB,
+            name=runtime.metadata.name if is_runtimes_fault else view.job.metadata.name,
         )
 
 

@@ -62,11 +62,6 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
     is_finished: bool = False
 
 
-def build_path(namespace: str, name: str) -> str:
-    """Return the path at which the TrainJob's reports are taken."""
-    return f"/apis/{API_VERSION}/namespaces/{namespace}/trainjobs/{name}/status"
-
-
 def check_length(headers: Mapping[str, str]) -> Answer | None:
     """Refuse a declared length beyond the limit. `headers` has lower-case names."""
     declared = headers.get("content-length", "0").strip()

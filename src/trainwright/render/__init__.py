@@ -1,7 +1,16 @@
 """TrainJob + runtime -> the objects to apply. Pure, and deterministic to the byte."""
 
 from trainwright.render.errors import RenderError
-from trainwright.render.objects import render, render_job_set
+from trainwright.render.objects import render, render_authority, render_job_set
+from trainwright.render.progress import ProgressServer
 from trainwright.render.template_hash import build_template_hash, may_keep
 
-__all__ = ["RenderError", "build_template_hash", "may_keep", "render", "render_job_set"]
+__all__ = [
+    "ProgressServer",
+    "RenderError",
+    "build_template_hash",
+    "may_keep",
+    "render",
+    "render_authority",
+    "render_job_set",
+]

@@ -3,6 +3,7 @@
     check         template and job can be read, patches meet what is there, frameworks agree
     layout        patches and resources merged, pods counted          template.layout
     frameworks    what the pods need to find each other               frameworks
+    progress      where they report, if the operator takes reports    render.progress
     per step      contributions -> initializer -> trainer -> commands -> counts -> amounts
     gang          which pods are placed together                      gang
     JobSet        metadata, suspend, owner, hash; in canonical form
@@ -17,13 +18,13 @@ from collections.abc import Mapping, Sequence
 
 from trainwright.api.constants import JOB_SET, JOBSET_API_VERSION, TEMPLATE_HASH_ANNOTATION
 from trainwright.api.encoding import build_json
-from trainwright.api.meta import Json, build_owner_reference
+from trainwright.api.meta import Json
 from trainwright.api.runtime import Runtime, RuntimeSpec
 from trainwright.api.trainjob import TrainJob
 from trainwright.frameworks import FRAMEWORKS, Contribution, Framework, select_frameworks, validate_frameworks
 from trainwright.gang import find_gang_errors
 from trainwright.render.amounts import set_amounts
-from trainwright.render.beside import list_objects
+from trainwright.render.beside import list_objects, own
 from trainwright.render.canonical import canonicalize
 from trainwright.render.checks import check_job, check_runtime, raise_errors
 from trainwright.render.contributions import add_contribution, set_commands
@@ -32,6 +33,7 @@ from trainwright.render.dependencies import add_dependencies, order_by_dependenc
 from trainwright.render.filled import fill_lists
 from trainwright.render.gang import join_gang
 from trainwright.render.initializers import set_initializer
+from trainwright.render.progress import ProgressServer, build_authority, build_progress_contribution
 from trainwright.render.template_hash import build_template_hash
 from trainwright.render.trainer import set_trainer
 from trainwright.template.layout import JobLayout, build_layout
@@ -45,10 +47,12 @@ def render(
     *,
     accelerators: AcceleratorNames = DEFAULT_ACCELERATORS,
     frameworks: Sequence[Framework] = FRAMEWORKS,
+    progress: ProgressServer | None = None,
 ) -> list[Json]:
     """Return the objects that the job becomes, in the order in which to apply them: the JobSet is the last.
 
-    A job without a uid, which no cluster has seen yet, gives objects without an owner. Raises `RenderError`.
+    A job without a uid, which no cluster has seen yet, gives objects without an owner. `progress` is where
+    its pods report, None where nobody takes reports. Raises `RenderError`.
     """
     check_runtime(runtime, job)
     check_job(job, runtime)
@@ -60,16 +64,23 @@ def render(
     contributions = [
         framework.build_contribution(layout) for framework in select_frameworks(layout.policy, frameworks)
     ]
+    if progress is not None:
+        contributions.append(build_progress_contribution(job, layout, progress))
     spec = canonicalize(_build_job_set_spec(job, layout, contributions))
     gang = join_gang(runtime_spec.pod_group_policy, layout, spec)
     beside = [*(obj for contribution in contributions for obj in list_objects(contribution)), *gang.objects]
     job_set = _build_job_set(layout, gang.spec, gang.annotations)
-    return [canonicalize(_own(obj, job)) for obj in (*beside, job_set)]
+    return [canonicalize(own(obj, job)) for obj in (*beside, job_set)]
 
 
 def render_job_set(job: TrainJob, runtime: Runtime) -> Json:
     """Return the JobSet that the job becomes. Raises `RenderError`."""
     return render(job, runtime)[-1]
+
+
+def render_authority(job: TrainJob, pem: str) -> Json:
+    """Return the ConfigMap with which the job's pods trust the progress server, as `render` makes it."""
+    return canonicalize(own(build_authority(job, pem), job))  # type: ignore[no-any-return]
 
 
 def _build_job_set(layout: JobLayout, spec: Json, gang_annotations: Mapping[str, str]) -> Json:
@@ -112,12 +123,3 @@ def _build_replicated_job(
     for contribution in contributions:
         replicated_job = set_commands(replicated_job, contribution)
     return set_amounts(set_counts(replicated_job, layout.pod_sets[index]))
-
-
-def _own(obj: Json, job: TrainJob) -> Json:
-    """Return the object in the job's namespace and, where the job has a uid, owned by it."""
-    metadata = {**(obj.get("metadata") or {}), "namespace": job.metadata.namespace}
-    if job.metadata.uid is not None:
-        owner = build_owner_reference(job.api_version, job.kind, job.metadata)
-        metadata["ownerReferences"] = [build_json(owner)]
-    return {**obj, "metadata": metadata}

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from trainwright.api.constants import PROGRESS_TOKEN_ENV, PROGRESS_URL_ENV
+from trainwright.api.progress import build_report_path
 from trainwright.control import progress_protocol as protocol
 from trainwright.control.progress_protocol import Answer, JobProgress, Report
 from trainwright.progress.reporter import INTERVAL_ENV
@@ -74,7 +75,7 @@ class ProgressServer:
     @property
     def url(self) -> str:
         """Where reports go."""
-        return f"http://127.0.0.1:{self._socket.getsockname()[1]}{protocol.build_path(*self._job)}"
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}{build_report_path(*self._job)}"
 
     @property
     def environment(self) -> Mapping[str, str]:
