@@ -25,7 +25,8 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     `host_names` are those of all pods of the JobSet, in order (`demo-node-0-0`), `subdomain` their domain.
     `config_maps` and `secrets` map name -> key -> content, for those that the pod names and that exist.
     `claims` maps the name of a PersistentVolumeClaim to the folder that stands for it.
-    `ports` maps a port written in the pod (29500) to the free one that this job has on this machine.
+    `ports` maps a port written in the pod (29500) to the free one that this job has on this machine;
+    `host_ports` does for pods, by host name, that have one of their own: `HOST:29500` is theirs.
     `environment` is the environment of whoever submitted or resumed the job; containers inherit it.
     `working_directory` is where containers without `workingDir` start.
     `devices` are the accelerators of this pod by UUID; empty where it has none.
@@ -42,6 +43,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     secrets: Mapping[str, Mapping[str, bytes]] = msgspec.field(default_factory=dict)
     claims: Mapping[str, Path] = msgspec.field(default_factory=dict)
     ports: Mapping[int, int] = msgspec.field(default_factory=dict)
+    host_ports: Mapping[str, Mapping[int, int]] = msgspec.field(default_factory=dict)
     devices: tuple[str, ...] = ()
     extra_environment: Mapping[str, str] = msgspec.field(default_factory=dict)
 

@@ -210,6 +210,23 @@ def test_the_jobs_port_takes_the_place_of_the_usual_one(text, expected):
     assert rewrite(text, IDENTITY, context(), MACHINE) == expected
 
 
+def test_a_host_with_a_port_of_its_own_has_it_by_every_name():
+    own = {"demo-node-0-1": {29500: 41001}}
+    text = '{"worker":["demo-node-0-0.demo:29500","demo-node-0-1.demo:29500"],"short":"demo-node-0-1:29500"}'
+    assert rewrite(text, IDENTITY, context(host_ports=own), MACHINE) == (
+        '{"worker":["demo-node-0-0.demo:41000","demo-node-0-1.demo:41001"],"short":"demo-node-0-1:41001"}'
+    )
+    assert rewrite("demo-node-0-1.demo.team:29500", IDENTITY, context(host_ports=own), WITHOUT_NAMES) == (
+        "127.0.0.1:41001"
+    )
+
+
+def test_a_port_that_takes_the_place_of_another_is_not_replaced_again():
+    fitted = context(ports={29500: 2222, 2222: 29500})
+    text = "demo-node-0-0:29500 demo-node-0-1:2222 --port 2222"
+    assert rewrite(text, IDENTITY, fitted, MACHINE) == "demo-node-0-0:2222 demo-node-0-1:29500 --port 29500"
+
+
 def test_a_variable_for_a_port_and_an_option_with_its_value_apart_are_rewritten():
     container = {
         **values(PET_MASTER_PORT="29500", STEPS="29500"),

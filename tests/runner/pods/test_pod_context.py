@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.lab import Lab, replicated_job
+from trainwright.api.meta import ObjectKey
 from trainwright.runner.executor import PodContext
 from trainwright.runner.pods.pod_context import PodContexts, Surroundings, find_claims, find_names
 
@@ -53,7 +54,7 @@ async def build(lab: Lab, pod: dict[str, Any], **surroundings: Any) -> PodContex
         lab.cluster,
         lab.paths,
         Surroundings(lab.environment, surroundings.get("working_directory", lab.work)),
-        get_port=lambda: 20123,
+        get_port=lambda port, host: 20123 + len(host),
         trainer_environment={"PROGRESS": "here"},
     )
     return await contexts.build(pod, lab.paths.job("uid"), ("GPU-a",))
@@ -120,6 +121,22 @@ async def test_the_context_of_a_trainer_pod(lab: Lab) -> None:
         extra_environment={"PROGRESS": "here"},
     )
     assert lab.paths.volume("default", "data").is_dir()
+
+
+async def test_each_host_that_the_job_names_with_the_port_has_one_of_its_own(lab: Lab) -> None:
+    """The first pod of the trainer step has the job's."""
+    await store_job_set(lab)
+    cluster = "demo-init-0-0.demo:29500,demo-node-0-0.demo:29500,demo-node-1-1.demo:29500"
+    job_set = await lab.get("JobSet")
+    for job in job_set["spec"]["replicatedJobs"]:
+        (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+        container["env"].append({"name": "CLUSTER", "value": cluster})
+    await lab.cluster.patch(ObjectKey("JobSet", "default", "demo"), {"spec": job_set["spec"]})
+
+    context = await build(lab, pod_of("node"))
+    own = 20123 + len("demo-node-1-1")
+    assert context.ports == {29500: 20123}
+    assert context.host_ports == {"demo-init-0-0": {29500: own}, "demo-node-1-1": {29500: own}}
 
 
 async def test_only_the_trainer_step_reports_progress(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""One free port per job."""
+"""Free ports of jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.runner.pods import ports
-from trainwright.runner.pods.job_port import JobPort
+from trainwright.runner.pods.job_ports import JobPorts
 from trainwright.runner.pods.ports import FIRST_PORT, LAST_PORT, NoFreePort, is_port_free, reserve_port
 
 
@@ -68,16 +68,24 @@ def test_when_no_port_is_free_the_error_says_what_to_do(
 
 
 def test_a_job_keeps_its_port_until_somebody_else_listens_there(tmp_path: Path) -> None:
-    port = JobPort(tmp_path)
-    first = port.number
-    port.check()
-    assert port.number == first
+    ports = JobPorts(tmp_path)
+    first, other = ports.get(29500), ports.get(29500, "demo-node-0-1")
+    ports.check()
+    assert (ports.get(29500), ports.get(29500, "demo-node-0-1")) == (first, other)
 
     with socket.create_server(("127.0.0.1", first)):
-        port.check()
-        assert port.number != first
-    port.release()
+        ports.check()
+        assert ports.get(29500) != first
+        assert ports.get(29500, "demo-node-0-1") == other
+    ports.release()
     assert list((tmp_path / "ports").iterdir()) == []
+
+
+def test_every_port_of_a_job_and_of_its_hosts_is_another_one(tmp_path: Path) -> None:
+    ports = JobPorts(tmp_path)
+    numbers = {ports.get(port, host) for port in (2222, 29500) for host in ("", "a", "b")}
+    assert len(numbers) == 6
+    ports.release()
 
 
 def test_descriptors_are_closed(tmp_path: Path) -> None:

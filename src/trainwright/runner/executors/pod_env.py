@@ -19,6 +19,8 @@ inherited):
 | `HOST:PORT` with a host of this job, localhost, 127.x.y.z or `[::1]` | `tcp://demo-node-0-0.demo:29500` |
 | an option whose name ends in port, and its value | `--master-port=29500`, `--master_port 29500` |
 
+With a host that has a port of its own (`context.host_ports`) it is that one.
+
 Source: Kubernetes documentation, "Define dependent environment variables"; spec 02 sections 5.2 and 14.3.
 """
 
@@ -134,10 +136,20 @@ def build_environment(
 def rewrite(text: str, identity: PodIdentity, context: PodContext, machine: Machine) -> str:
     """Return a value or an argument of the pod with ports and, without own names, addresses rewritten."""
     hosts = "|".join(map(re.escape, sorted(identity.addresses, key=len, reverse=True)))
-    for port, own_port in context.ports.items():
-        local = f"{hosts}|{_LOOPBACK}" if hosts else _LOOPBACK
-        text = re.sub(rf"(?<![\w.-])({local}):{port}(?!\d)", rf"\g<1>:{own_port}", text)
-        text = re.sub(rf"(?<!\S)(--?[\w-]*port[=\s]\s*){port}(?!\d)", rf"\g<1>{own_port}", text, flags=re.I)
+    local = f"{hosts}|{_LOOPBACK}" if hosts else _LOOPBACK
+    ports = "|".join(map(str, context.ports))
+
+    def replace_port_of_host(match: re.Match[str]) -> str:
+        name, port = match.group(1), int(match.group(2))
+        of_host = context.host_ports.get(name.partition(".")[0], {})
+        return f"{name}:{of_host.get(port, context.ports[port])}"
+
+    def replace_port(match: re.Match[str]) -> str:
+        return f"{match.group(1)}{context.ports[int(match.group(2))]}"
+
+    if ports:
+        text = re.sub(rf"(?<![\w.-])({local}):({ports})(?!\d)", replace_port_of_host, text)
+        text = re.sub(rf"(?<!\S)(--?[\w-]*port[=\s]\s*)({ports})(?!\d)", replace_port, text, flags=re.I)
     if not machine.own_names and hosts:
         text = re.sub(rf"(?<![\w.-])(?:{hosts})(?![\w-]|\.\w)", "127.0.0.1", text)
     return text

@@ -169,7 +169,8 @@ class ProcessPodRun:
             if plan.remote_start is RemoteStart.SERVER:
                 probe: ReadinessProbe | None = self._folder.remote_hosts.build_probe()
             else:
-                probe = parse_probe(plan.readiness_probe, self._plan.address, plan.ports, self._context.ports)
+                ports = {**self._context.ports, **self._context.host_ports.get(self._plan.host_name, {})}
+                probe = parse_probe(plan.readiness_probe, self._plan.address, plan.ports, ports)
 
             async def build_setup() -> ContainerSetup | None:
                 return await self._build_setup(container, retry_seconds)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from trainwright.api.constants import (
-    ANCESTOR_LABEL,
-    ANCESTOR_TRAINER,
     JOB_SET,
     JOBSET_NAME,
     REPLICATED_JOB_NAME,
@@ -28,6 +26,7 @@ from trainwright.runner.controllers.names import build_host_names, get_subdomain
 from trainwright.runner.controllers.volume_claims import CLAIM_KIND
 from trainwright.runner.executor import PodContext
 from trainwright.runner.pods.claim_folders import make_claim_folder
+from trainwright.runner.pods.meeting_points import find_hosts_with_own_port, find_ports, is_trainer_step
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -40,7 +39,8 @@ class Surroundings(msgspec.Struct, frozen=True):
 class PodContexts:
     """Builds the context of each pod of one TrainJob.
 
-    `get_port` gives the job's free port at that moment; `trainer_environment` goes to the trainer step alone.
+    `get_port` gives, of a port and a host's name ("" for the job as a whole), the free one at that moment;
+    `trainer_environment` goes to the trainer step alone.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PodContexts:
         cluster: Cluster,
         paths: StatePaths,
         surroundings: Surroundings,
-        get_port: Callable[[], int],
+        get_port: Callable[[int, str], int],
         trainer_environment: Mapping[str, str],
     ) -> None:
         self._cluster = cluster
@@ -63,20 +63,32 @@ class PodContexts:
         namespace = metadata.get("namespace") or ""
         labels = metadata.get("labels") or {}
         job_set = await self._get_job_set(namespace, labels.get(JOBSET_NAME, ""))
+        subdomain = get_subdomain(job_set) if job_set else spec.get("subdomain") or ""
+        ports = find_ports(job_set) if job_set else [TRAINER_PORT]
         return PodContext(
             folder=job.pod(metadata["name"]),
             shared_folder=job.shared,
             host_names=build_host_names(job_set) if job_set else (spec.get("hostname") or metadata["name"],),
-            subdomain=get_subdomain(job_set) if job_set else spec.get("subdomain") or "",
+            subdomain=subdomain,
             working_directory=await self._find_working_directory(namespace, job_set),
             environment=self._surroundings.environment,
             config_maps=await self._read_all("ConfigMap", namespace, find_names(spec, "ConfigMap")),
             secrets=await self._read_all("Secret", namespace, find_names(spec, "Secret")),
             claims=await self._make_claims(namespace, spec),
-            ports={TRAINER_PORT: self._get_port()},
+            ports={port: self._get_port(port, "") for port in ports},
+            host_ports=self._get_host_ports(job_set, subdomain, ports) if job_set else {},
             devices=devices,
             extra_environment=self._trainer_environment if _is_trainer(job_set, labels) else {},
         )
+
+    def _get_host_ports(
+        self, job_set: JobSet, subdomain: str, ports: Iterable[int]
+    ) -> dict[str, dict[int, int]]:
+        found: dict[str, dict[int, int]] = {}
+        for port in ports:
+            for host in find_hosts_with_own_port(job_set, subdomain, port):
+                found.setdefault(host, {})[port] = self._get_port(port, host)
+        return found
 
     async def _find_working_directory(self, namespace: str, job_set: JobSet | None) -> Path:
         """Return where the job was submitted, if it says so, else where its supervisor was started."""
@@ -154,6 +166,5 @@ def _is_trainer(job_set: JobSet | None, labels: Mapping[str, str]) -> bool:
     """Say whether the pod is of the trainer step: its replicated job is labelled so."""
     for replicated_job in job_set.spec.replicated_jobs if job_set else ():
         if replicated_job.name == labels.get(REPLICATED_JOB_NAME):
-            job_labels = (replicated_job.template.get("metadata") or {}).get("labels") or {}
-            return bool(job_labels.get(ANCESTOR_LABEL) == ANCESTOR_TRAINER)
+            return is_trainer_step(replicated_job)
     return False

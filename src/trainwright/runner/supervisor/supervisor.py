@@ -41,7 +41,7 @@ from trainwright.runner.controllers.settle import MOST_ROUNDS, Reconcile, settle
 from trainwright.runner.controllers.shell import Clock, Controllers, write
 from trainwright.runner.controllers.train_job_state import is_finished, is_foreign, is_suspended
 from trainwright.runner.executor import Executor
-from trainwright.runner.pods.job_port import JobPort
+from trainwright.runner.pods.job_ports import JobPorts
 from trainwright.runner.pods.kubelet import Kubelet, PodTools
 from trainwright.runner.pods.pod_context import PodContexts, Surroundings
 from trainwright.runner.pods.pod_devices import PodDevices
@@ -100,7 +100,7 @@ class Supervisor:
         self._log = engine.log
         paths = engine.paths.job(job.uid)
         self._controllers = Controllers(engine.cluster, job.key, engine.clock)
-        self._port = JobPort(engine.paths.root)
+        self._ports = JobPorts(engine.paths.root)
         self._progress = ProgressServer(
             job.key.namespace,
             job.key.name,
@@ -112,7 +112,7 @@ class Supervisor:
             engine.cluster,
             engine.paths,
             surroundings,
-            get_port=lambda: self._port.number,
+            get_port=self._ports.get,
             trainer_environment=self._progress.environment,
         )
         tools = PodTools(engine.executor, contexts, engine.devices, engine.log, engine.clock)
@@ -127,7 +127,7 @@ class Supervisor:
                     await self._loop(tasks)
                 watcher.cancel()
         finally:
-            self._port.release()
+            self._ports.release()
 
     async def _loop(self, tasks: asyncio.TaskGroup) -> None:
         while True:
@@ -162,7 +162,7 @@ class Supervisor:
             pauses.append(await engine.reconcile(engine.cluster, self._job.key, engine.clock))
             done = await self._controllers.run_once()
             if self._kubelet.is_idle:
-                self._port.check()
+                self._ports.check()
             synced = await self._kubelet.sync(done.pods, tasks)
             pauses += [done.requeue_after, synced.requeue_after]
             if not (done.wrote or synced.wrote):
