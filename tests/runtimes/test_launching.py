@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -48,6 +49,22 @@ x = torch.linspace(0, 1, 64).unsqueeze(1)
 trainer.fit(Line(), DataLoader(TensorDataset(x, 2 * x), batch_size=8))
 print(f"{trainer.global_rank} of {trainer.world_size} has {trainer.num_training_batches} batches")
 """
+
+
+RANKS = """\
+import socket
+from mpi4py import MPI
+
+hosts = MPI.COMM_WORLD.gather(socket.gethostname())
+if MPI.COMM_WORLD.rank == 0:
+    print("ranks on", *(host.removeprefix("launched-") for host in hosts))
+"""
+# Which variable of `make test` names an environment that has the implementation.
+IMPLEMENTATIONS = {
+    "mpi-distributed": "TRAINWRIGHT_OPENMPI_ENV",
+    "mpich-distributed": "TRAINWRIGHT_MPICH_ENV",
+    "intel-mpi-distributed": "TRAINWRIGHT_INTEL_MPI_ENV",
+}
 
 
 @pytest.fixture
@@ -102,3 +119,24 @@ def test_lightning_takes_what_torchrun_started_by_the_lines_of_its_page(program:
         "0 of 2 has 4 batches",
         "1 of 2 has 4 batches",
     ]
+
+
+@pytest.mark.parametrize("runtime", IMPLEMENTATIONS)
+def test_mpirun_without_options_starts_on_every_node_as_many_ranks_as_the_job_says(
+    runtime: str, tmp_path: Path
+) -> None:
+    """Three, which is neither the number of cores nor what any implementation starts by itself."""
+    environment = os.environ.get(IMPLEMENTATIONS[runtime])
+    if not environment:
+        pytest.skip(f"NOT TESTED: {runtime}; `make test` sets {IMPLEMENTATIONS[runtime]} where it can")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    program = Program(
+        folder=folder, state=tmp_path / "state", path=(f"{environment}/bin", "/usr/bin", "/bin")
+    )
+    program.extra["I_MPI_ROOT"] = environment
+    program.write("ranks.py", RANKS)
+    trainer = "{numNodes: 2, numProcPerNode: 3, command: [mpirun, python, ranks.py]}"
+    log = train(program, build_job(runtime, trainer))
+    [hosts] = re.findall(r"ranks on (.*)", log)
+    assert sorted(hosts.split()) == ["launcher-0-0"] * 3 + ["node-0-0"] * 3

@@ -34,6 +34,7 @@ ALL_ENV = [
     "I_MPI_HYDRA_HOST_FILE=/etc/mpi/hostfile-hydra",
     "I_MPI_HYDRA_BOOTSTRAP=ssh",
     "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS=-o ConnectionAttempts=10",
+    "I_MPI_PERHOST=1",
     "HYDRA_IFACE=eth0",
     "I_MPI_HYDRA_IFACE=eth0",
     "OMPI_ALLOW_RUN_AS_ROOT=1",

@@ -60,7 +60,8 @@ def build_other_env(slots: int, main_form: str, *, runs_as_root: bool, interface
     Open MPI 5 hands ssh the full name in any case; told to keep it, a launcher that is a node would not
     recognise itself and reach for ssh. As root, Open MPI runs nothing unless told twice. Hydra's daemons call
     the launcher back by its own host name, which other pods cannot resolve, or by the address of the
-    `interface` that it is told.
+    `interface` that it is told. Intel MPI passes over the slots in its file: left to itself it starts a rank
+    for each core of a host.
     """
     hydra = f"{HOSTFILE_MOUNT}/{get_file_name(HYDRA, main_form)}"
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if runs_as_root else {}
@@ -76,6 +77,7 @@ def build_other_env(slots: int, main_form: str, *, runs_as_root: bool, interface
         I_MPI_HYDRA_HOST_FILE=hydra,
         I_MPI_HYDRA_BOOTSTRAP="ssh",
         I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS=_SSH_ARGS,
+        I_MPI_PERHOST=str(slots),
         **called_back,
         **as_root,
     )
