@@ -23,6 +23,7 @@ from trainwright.cli.caller_python import CallerPython
 from trainwright.errors import UsageError
 
 TORCH = RuntimeChoice(name="torch-distributed", is_torch=True)
+MPI = RuntimeChoice(name="mpi-distributed", mpirun="mpirun")
 PLAIN = RuntimeChoice(name="plain")
 WITH_TORCH = CallerPython(command=("python",), torchrun=("torchrun",))
 WITHOUT_TORCHRUN = CallerPython(command=("python3",), torchrun=("python3", "-m", "torch.distributed.run"))
@@ -53,6 +54,14 @@ COMMANDS = {
     ),
     "module under torch": (Module(name="pkg.train"), TORCH, WITH_TORCH, ("torchrun", "-m", "pkg.train")),
     "module elsewhere": (Module(name="pkg.train"), PLAIN, WITH_TORCH, ("python", "-m", "pkg.train")),
+    "script under mpirun": (SCRIPT, MPI, WITH_TORCH, ("mpirun", "python", "src/train.py")),
+    "module under mpirun": (
+        Module(name="mpi4py", args=("train.py",)),
+        MPI,
+        WITHOUT_TORCH,
+        ("mpirun", "/opt/env/bin/python", "-m", "mpi4py"),
+    ),
+    "program under mpirun": (Program(path="mpirun"), MPI, None, ("mpirun",)),
     "program under torch": (Program(path="./prog"), TORCH, None, ("./prog",)),
     "program elsewhere": (Program(path="nvidia-smi"), PLAIN, None, ("nvidia-smi",)),
 }

@@ -134,6 +134,19 @@ def test_a_dry_run_prints_what_would_be_applied_and_changes_nothing(program):
     assert "is valid" in program.run("validate", "-f", "-", stdin=printed).stderr
 
 
+def test_mpirun_starts_scripts_of_runtimes_of_mpi(program):
+    script = write_script(program, "")
+    said = program.succeed(
+        "run", script, "--runtime", "mpi-distributed", "--nodes", "2", "--dry-run", "--", "x"
+    )
+    assert yaml.safe_load(said)["spec"]["trainer"] == {
+        "command": ["mpirun", "python", "train.py"],
+        "args": ["x"],
+        "env": [{"name": "PYTHONUNBUFFERED", "value": "1"}],
+        "numNodes": 2,
+    }
+
+
 def test_a_detached_job_is_found_again_by_the_name_that_was_printed(program):
     script = write_script(program, "print('done')")
     name = program.succeed("run", "--detach", script).strip()

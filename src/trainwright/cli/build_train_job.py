@@ -1,7 +1,7 @@
 """Make the TrainJob that `trainwright run` applies, from a script and flags. Pure: nothing is looked up here.
 
-A script runs under torchrun where the runtime is torch's and under the caller's Python elsewhere; a program
-(`-- ./prog args`) runs as it is. Source: design section 6.
+A script runs under torchrun where the runtime is torch's, as ranks of mpirun where it is MPI's, and under the
+caller's Python elsewhere; a program (`-- ./prog args`) runs as it is. Source: design section 6.
 """
 
 from __future__ import annotations
@@ -55,13 +55,15 @@ class Program(Entry, frozen=True, kw_only=True, tag="program"):
 class RuntimeChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The runtime of the job.
 
-    `kind` None is ClusterTrainingRuntime. `is_torch`: torchrun starts scripts. `has_resources`: its pods ask
-    for CPUs or accelerators, which tell how many processes there are.
+    `kind` None is ClusterTrainingRuntime. `is_torch`: torchrun starts scripts. `mpirun`: the program that
+    starts them as ranks on all nodes, None where each node starts its own. `has_resources`: its pods ask for
+    CPUs or accelerators, which tell how many processes there are.
     """
 
     name: str
     kind: str | None = None
     is_torch: bool = False
+    mpirun: str | None = None
     has_resources: bool = False
 
 
@@ -166,6 +168,8 @@ def build_command(entry: Entry, runtime: RuntimeChoice, python: CallerPython | N
                 "`--runtime plain`"
             )
         launcher = python.torchrun
+    if runtime.mpirun is not None:
+        launcher = (runtime.mpirun, *launcher)
     if isinstance(entry, Module):
         return (*launcher, "-m", entry.name)
     if isinstance(entry, Script):

@@ -13,6 +13,7 @@ from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRun
 from trainwright.cli.build_train_job import RunRequest, RuntimeChoice, choose_runtime_name
 from trainwright.cli.caller_python import CallerPython
 from trainwright.cli.finding import find_near_names
+from trainwright.cli.mpirun import find_mpirun
 from trainwright.cli.shipped_runtimes import is_shipped
 from trainwright.cli.targets import AdmissionSource
 from trainwright.errors import Forbidden, NotFound
@@ -106,7 +107,13 @@ def choose_runtime(
     policy = runtime.spec.ml_policy if runtime.spec else None
     kind = TRAINING_RUNTIME if runtime.kind == TRAINING_RUNTIME else None
     is_torch = policy is not None and policy.torch is not None
-    choice = RuntimeChoice(name=name, kind=kind, is_torch=is_torch, has_resources=_has_resources(runtime))
+    choice = RuntimeChoice(
+        name=name,
+        kind=kind,
+        is_torch=is_torch,
+        mpirun=find_mpirun(runtime),
+        has_resources=_has_resources(runtime),
+    )
     return runtime, choice
 
 
