@@ -47,11 +47,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An HTTP answer; `report` is what has to be stored, None for nothing."""
+    """An HTTP answer; `report` is what has to be stored, None for nothing.
+
+    `retry_after_seconds` is for the header of that name, None where trying again would change nothing.
+    """
 
     code: int
     body: bytes
     report: Report | None = None
+    retry_after_seconds: int | None = None
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +123,17 @@ def not_found() -> Answer:
 def forbidden() -> Answer:
     """The token is missing, wrong or for another TrainJob."""
     return _failure(403, "Forbidden", "Forbidden")
+
+
+def too_many_requests(retry_after_seconds: int = 1) -> Answer:
+    """Somebody reports, or asks to be let in, more often than can be served."""
+    answer = _failure(429, "TooManyRequests", "Too many requests, try again later")
+    return msgspec.structs.replace(answer, retry_after_seconds=retry_after_seconds)
+
+
+def timed_out() -> Answer:
+    """The body did not arrive in time."""
+    return _failure(408, "Timeout", "The request did not arrive in time")
 
 
 def job_not_found() -> Answer:

@@ -107,6 +107,12 @@ class Metrics:
             ["result", "reason"],
             registry=registry,
         )
+        self.progress_reports = Counter(
+            "trainwright_progress_reports",
+            "Progress reports by the code of the answer.",
+            ["code"],
+            registry=registry,
+        )
         self.first_pod_seconds = Histogram(
             "trainwright_job_first_pod_seconds",
             "From the creation of a TrainJob, or its last resume, to its first pod.",
@@ -134,6 +140,10 @@ class Metrics:
         """Count an answer of a webhook."""
         self.webhook_requests.labels(path, str(code)).inc()
         self.webhook_seconds.labels(path).observe(seconds)
+
+    def count_report(self, code: int) -> None:
+        """Count an answer of the status server."""
+        self.progress_reports.labels(str(code)).inc()
 
     def count_answer(self, host: str, method: str, status: int) -> None:
         """Count an answer of the API server; a status of 0 is none."""

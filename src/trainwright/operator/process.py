@@ -1,6 +1,6 @@
 """The operator as a process: what runs in it, in which order it starts, and how it ends.
 
-    every replica     caches, probes, metrics, webhooks
+    every replica     caches, probes, metrics, webhooks; progress reports where their gate is on
     the leader        controllers
 
 It does not begin where the definitions on the cluster are older than it is (exit code 1). It is ready once
@@ -18,7 +18,6 @@ import gc
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -47,11 +46,12 @@ from trainwright.operator.job_metrics import JobMetrics
 from trainwright.operator.metrics import Metrics
 from trainwright.operator.metrics_access import MetricsAccess
 from trainwright.operator.profiling import Profiler
+from trainwright.operator.progress import GATE, Progress, Scope, build_render
+from trainwright.operator.progress_authority import AuthorityController
 from trainwright.operator.runtimes import RuntimeController
 from trainwright.operator.servers import Check, Server, build_health_app, build_metrics_app
 from trainwright.operator.serving import bound_tls_buffers
 from trainwright.operator.train_jobs import TrainJobController
-from trainwright.render import render as render_train_job
 
 log = structlog.get_logger(__name__)
 
@@ -127,11 +127,15 @@ class Operator:
             caches = Caches(limited, self._settings.namespace)
             cluster = KubeCluster(limited, FIELD_MANAGER)
             JobMetrics(caches, self.metrics, self._clock)
-            train_jobs = self._build_train_job_controller(caches, cluster)
-            controllers: list[TrainJobController | RuntimeController] = [
+            progress = self._build_progress(caches, transport)
+            train_jobs = self._build_train_job_controller(caches, cluster, progress)
+            controllers: list[TrainJobController | RuntimeController | AuthorityController] = [
                 train_jobs,
                 *self._build_runtime_controllers(caches, cluster),
             ]
+            if progress is not None:
+                controllers.append(progress.controller)
+                progress.authority.add_handler(train_jobs.look_at_all)
             admission = AdmissionServer(
                 self._configuration,
                 train_jobs.source,
@@ -145,17 +149,21 @@ class Operator:
                 # What was just loaded lives long: the collector need not walk through it again and again.
                 gc.collect()
                 gc.freeze()
+                if progress is not None:
+                    await progress.wait_for_authority()
                 async with asyncio.TaskGroup() as group:
                     for controller in controllers:
                         group.create_task(controller.run(stopping), name=type(controller).__name__)
 
-            async with self._serve(caches, admission, cluster), asyncio.TaskGroup() as group:
+            async with self._serve(caches, admission, cluster, progress), asyncio.TaskGroup() as group:
                 background = [
                     group.create_task(caches.run(), name="caches"),
                     group.create_task(
                         admission.keep_certificates(transport, connection.namespace), name="certificates"
                     ),
                 ]
+                if progress is not None:
+                    background.append(group.create_task(progress.run(stopping), name="progress"))
                 leading = group.create_task(self._lead(transport, caches, work), name="lead")
                 await stopping.wait()
                 log.info("stopping")
@@ -192,9 +200,9 @@ class Operator:
 
     @contextlib.asynccontextmanager
     async def _serve(
-        self, caches: Caches, admission: AdmissionServer, cluster: KubeCluster
+        self, caches: Caches, admission: AdmissionServer, cluster: KubeCluster, progress: Progress | None
     ) -> AsyncIterator[None]:
-        """Serve probes, metrics and webhooks."""
+        """Serve probes, metrics, webhooks and progress reports."""
         health, metrics = self._configuration.health, self._configuration.metrics
         probes: dict[str, dict[str, Check]] = {
             health.readiness_endpoint_name.strip("/"): {
@@ -206,6 +214,9 @@ class Operator:
             # Nothing but the event loop: a slow certificate must not get the process killed.
             health.liveness_endpoint_name.strip("/"): {"healthz": _ping},
         }
+        if progress is not None:
+            # The certificate is that of the webhooks; liveness does not depend on it.
+            probes[health.readiness_endpoint_name.strip("/")]["status-server-readyz"] = admission.check
         async with contextlib.AsyncExitStack() as stack:
             if (address := parse_bind_address(health.health_probe_bind_address)) is not None:
                 await stack.enter_async_context(Server(build_health_app(probes), *address))
@@ -216,14 +227,37 @@ class Operator:
                 app = build_metrics_app(self.metrics.registry, authorize)
                 await stack.enter_async_context(Server(app, *address, context))
             await stack.enter_async_context(admission.build_server())
+            if progress is not None:
+                stack.push_async_callback(progress.reports.flush)
+                await stack.enter_async_context(progress.build_server(admission.slot.context))
             yield
 
     async def _check_definitions(self) -> str | None:
         return None if self._knows_schemas else "waiting for the definitions of our kinds"
 
-    def _build_train_job_controller(self, caches: Caches, cluster: KubeCluster) -> TrainJobController:
+    def _build_progress(self, caches: Caches, transport: Transport) -> Progress | None:
+        """Return what the gate turns on; its requests have limits of their own."""
+        if not (self._configuration.feature_gates or {}).get(GATE):
+            return None
+        return Progress(
+            self._configuration,
+            transport,
+            caches,
+            self._clock,
+            self.metrics,
+            Scope(own=self._settings.connection.namespace, watched=self._settings.namespace),
+        )
+
+    def _build_train_job_controller(
+        self, caches: Caches, cluster: KubeCluster, progress: Progress | None
+    ) -> TrainJobController:
         workers = self._configuration.get_workers(f"{TRAIN_JOB}.{GROUP}")
-        render = partial(render_train_job, frameworks=self._settings.frameworks)
+        render = build_render(
+            self._configuration,
+            self._settings.connection.namespace,
+            self._settings.frameworks,
+            progress.authority if progress is not None else None,
+        )
         return TrainJobController(caches, cluster, self._clock, workers, self.metrics, render)
 
     def _build_runtime_controllers(self, caches: Caches, cluster: KubeCluster) -> list[RuntimeController]:

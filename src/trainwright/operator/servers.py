@@ -23,15 +23,28 @@ log = structlog.get_logger(__name__)
 Check = Callable[[], Awaitable[str | None]]
 
 SHUTDOWN_SECONDS = 1.0
+# API servers keep connections to webhooks open for later, and are better not the ones to find them closed.
+IDLE_SECONDS = 3630.0
 
 
 class Server:
-    """One listening server. Use as an async context manager; `port` is the real one of port 0."""
+    """One listening server. Use as an async context manager; `port` is the real one of port 0.
+
+    A connection without a request is closed after `idle_seconds`.
+    """
 
     def __init__(
-        self, app: web.Application, host: str | None, port: int, context: ssl.SSLContext | None = None
+        self,
+        app: web.Application,
+        host: str | None,
+        port: int,
+        context: ssl.SSLContext | None = None,
+        *,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, keepalive_timeout=idle_seconds
+        )
         self._host = host
         self._port = port
         self._context = context

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from trainwright.cluster.kube.config import load_connection
 from trainwright.errors import UsageError
@@ -16,8 +15,6 @@ from trainwright.operator.configuration import Configuration, parse_configuratio
 from trainwright.operator.feature_gates import parse_feature_gates, resolve_feature_gates
 from trainwright.operator.process import Settings
 from trainwright.plugins import load_frameworks
-
-log = structlog.get_logger(__name__)
 
 
 def build_settings(
@@ -31,10 +28,6 @@ def build_settings(
     """Return how to run. Raises UserError for what is wrong with a flag or a file."""
     configuration = _read_configuration(config)
     gates = resolve_feature_gates(configuration.feature_gates or {}, parse_feature_gates(feature_gates))
-    if gates["TrainJobStatus"]:
-        log.warning(
-            "feature gate has no effect: this operator serves no progress reports yet", gate="TrainJobStatus"
-        )
     if kubeconfig is not None:
         if not kubeconfig.exists():
             raise UsageError(f"--kubeconfig: {kubeconfig} does not exist")

@@ -17,12 +17,13 @@ import structlog
 from trainwright.api.meta import ObjectKey
 from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.kube.errors import ApiError
+from trainwright.cluster.kube.queue import Priority
 from trainwright.cluster.reconcile import delete_snapshots, reconcile_from
 from trainwright.control.lifecycle import Render
 from trainwright.control.snapshot import find_unused_snapshots
 from trainwright.errors import TargetUnreachable
 from trainwright.operator.cache_source import CacheSource, ReconcileSource
-from trainwright.operator.caches import Caches
+from trainwright.operator.caches import Caches, build_key
 from trainwright.operator.controller import Again, Controller
 from trainwright.operator.expectations import PATIENCE_SECONDS, Expectations
 from trainwright.operator.metrics import Metrics
@@ -67,6 +68,12 @@ class TrainJobController:
             sweeper = group.create_task(self._sweep_now_and_then(), name="sweep-snapshots")
             await self._controller.run(self._caches.list_train_job_keys, stopping)
             sweeper.cancel()
+
+    def look_at_all(self) -> None:
+        """Look at every TrainJob that has not ended, each when its turn comes."""
+        for stored in self._caches.train_jobs.store:
+            if not stored.has_ended:
+                self._controller.enqueue(build_key(stored), Priority.RESYNC)
 
     def count_waiting(self) -> int:
         """Return how many TrainJobs wait to be looked at."""
