@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,8 +55,9 @@ async def lab_with_flux(request: pytest.FixtureRequest, lab: Lab) -> Lab:
     return lab
 
 
-async def submit(lab: Lab, *command: str) -> None:
+async def submit(lab: Lab, *command: str, retries: int = 0) -> None:
     runtime = build_object(load_shipped_runtimes()["flux-distributed"])
+    runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = retries
     await lab.cluster.apply(runtime, "test")
     await lab.cluster.create(
         {
@@ -104,6 +106,18 @@ async def test_a_job_whose_command_fails_fails_with_its_exit_code(lab_with_flux:
     assert re.search(r"\b3\b", job["status"]["cause"]["message"])
     assert "demo-node-0-0" in job["status"]["cause"]["name"]
     assert "out of luck" in read_logs(lab, "node")["demo-node-0-0"]
+
+
+@pytest.mark.e2e
+async def test_where_pods_are_tried_again_all_of_them_are(lab_with_flux: Lab) -> None:
+    """1. The command fails. 2. The first pod fails, and the other one after it. 3. Both are made anew."""
+    lab = lab_with_flux
+    marker = lab.work / "tried"
+    await submit(lab, "sh", "-c", f'[ -e "{marker}" ] || {{ touch "{marker}"; exit 3; }}', retries=4)
+    async with lab.supervising():
+        assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
+    folders = [path.name.rpartition("-")[0] for path in lab.paths.jobs.glob("*/pods/demo-node-*")]
+    assert Counter(folders) == {"demo-node-0-0": 2, "demo-node-0-1": 2}
 
 
 async def test_every_pod_calls_flux_as_its_programs_are_documented(lab_with_flux: Lab) -> None:

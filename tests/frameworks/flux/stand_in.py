@@ -45,6 +45,8 @@ def start():
         (folder / "waiting").touch()
         signal.pause()
     elif program:
+        for left in ("ended", "exec"):  # by an instance before this one
+            (folder / left).unlink(missing_ok=True)
         code = subprocess.run(program).returncode
         (folder / "ended").touch()
         return code
@@ -86,9 +88,9 @@ class Call(msgspec.Struct, frozen=True):
     env: dict[str, str]
 
 
-def write_stand_in(path: Path) -> None:
-    """Write the program."""
-    write_program(path, _PROGRAM.format(python=os.path.realpath(sys.executable)))
+def write_stand_in(path: Path, python: str | None = None) -> None:
+    """Write the program, for this Python or the one of an image."""
+    write_program(path, _PROGRAM.format(python=python or os.path.realpath(sys.executable)))
 
 
 def write_program(path: Path, text: str) -> None:

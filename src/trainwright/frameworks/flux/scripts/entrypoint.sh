@@ -65,9 +65,7 @@ check_host() {
 find_flux() {
     PATH="$PATH:$view/bin"
     export PATH
-    if [ -d /mnt/flux/software ]; then
-        cp -a /mnt/flux/software/. /opt/software/ || fail 1 "cannot copy /mnt/flux/software to /opt/software"
-    fi
+    copy_software
     packages=
     for found in "$view"/lib/python3.*; do
         python=$view/bin/${found##*/}
@@ -87,6 +85,20 @@ find_flux() {
     fi
     command -v flux > /dev/null ||
         fail 127 "there is no program flux; set FLUX_VIEW_IMAGE to a view for the system of this image"
+}
+
+# Programs of the view look for what they need at this path. Each entry by itself: the directory is not ours to
+# change. Once: what is there may be read-only.
+copy_software() {
+    if [ -e /opt/software/.flux-is-copied ]; then
+        return
+    fi
+    for entry in /mnt/flux/software/*; do
+        if [ -e "$entry" ]; then
+            cp -a "$entry" /opt/software/ || fail 1 "cannot copy $entry to /opt/software"
+        fi
+    done
+    touch /opt/software/.flux-is-copied
 }
 
 # For people who log in.
