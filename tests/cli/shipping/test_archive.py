@@ -45,7 +45,7 @@ def unpack(archive: bytes, folder: Path, path: str) -> Path:
     """Unpack as a pod does, with the programs of `path`, and return where."""
     parts, work = folder / "parts", folder / "work"
     parts.mkdir()
-    (work / "code").mkdir(parents=True)
+    work.mkdir()
     middle = len(archive) // 2
     (parts / "part-00").write_bytes(archive[:middle])
     (parts / "part-01").write_bytes(archive[middle:])
@@ -57,9 +57,9 @@ def unpack(archive: bytes, folder: Path, path: str) -> Path:
 
 
 def make_path(folder: Path, *names: str) -> str:
-    """Return a PATH with these programs alone."""
+    """Return a PATH with these programs, and those that come with every shell, alone."""
     folder.mkdir()
-    for name in names:
+    for name in ("sh", "cat", "mkdir", "mktemp", "mv", "pwd", "rm", *names):
         found = sys.executable if name == "python3" else shutil.which(name)
         assert found is not None
         (folder / name).symlink_to(found)
@@ -78,7 +78,7 @@ def test_every_tree_is_unpacked_as_it_was(files, unpacker):
         moved = [Entry(path="code", mode=0o755)] + [
             Entry(path=f"code/{e.path}", mode=e.mode, content=e.content, target=e.target) for e in entries
         ]
-        path = make_path(pod / "bin", "sh", "cat", "pwd", *unpacker)
+        path = make_path(pod / "bin", *unpacker)
         work = unpack(build_archive(moved), pod, path)
         assert read_tree(work / "code") == entries
 
@@ -94,9 +94,7 @@ def test_links_and_folders_come_through(tmp_path):
     for unpacker in (("tar", "gzip"), ("python3",)):
         folder = tmp_path / unpacker[0]
         folder.mkdir()
-        work = unpack(
-            build_archive(entries), folder, make_path(folder / "bin", "sh", "cat", "pwd", *unpacker)
-        )
+        work = unpack(build_archive(entries), folder, make_path(folder / "bin", *unpacker))
         assert read_tree(work)[: len(entries)] == entries
         (work / "code" / "closed").chmod(0o755)  # so that it can be removed
 
@@ -114,8 +112,8 @@ def test_touching_a_file_changes_nothing(tmp_path):
 
 
 def test_an_image_that_can_unpack_nothing_says_so(tmp_path):
-    path = make_path(tmp_path / "bin", "sh", "cat")
-    start = build_start(WorkingDirectory(), Places(archive=str(tmp_path), work=str(tmp_path / "work")))
+    path = make_path(tmp_path / "bin")
+    start = build_start(WorkingDirectory(), Places(archive=str(tmp_path), work=str(tmp_path)))
     done = subprocess.run([*start, "true"], env={"PATH": path}, capture_output=True, text=True, check=False)
     assert done.returncode == 127
     assert done.stderr == "trainwright: the image has neither tar nor python3 to unpack the code with\n"
@@ -143,6 +141,19 @@ def test_code_is_downloaded_and_a_container_that_is_restarted_finds_it_as_it_lef
     (tmp_path / "work" / "code" / "state").write_text("kept")
     again = subprocess.run(command, capture_output=True, text=True, check=False)  # the server is gone
     assert (again.returncode, again.stdout) == (0, "4\n"), again.stderr
+
+
+def test_all_that_start_at_the_same_moment_find_the_code_whole(tmp_path):
+    for part in ("archive", "work"):
+        (tmp_path / part).mkdir()
+    files = [Entry(path=f"code/{number}.py", mode=0o644, content=b"pass\n") for number in range(300)]
+    entries = [Entry(path="code", mode=0o755), Entry(path="lib", mode=0o755), *files]
+    (tmp_path / "archive" / "part-00").write_bytes(build_archive(entries))
+    places = Places(archive=str(tmp_path / "archive"), work=str(tmp_path / "work"))
+    count = [*build_start(WorkingDirectory(), places), "sh", "-c", "cat *.py | wc -l"]
+    started = [subprocess.Popen(count, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    assert {process.communicate()[0].strip() for process in started} == {"300"}
+    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["code", "lib", "unpacked"]
 
 
 def test_no_character_of_an_argument_is_changed_on_its_way(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from trainwright.api.meta import ObjectMeta
 from trainwright.api.trainjob import RuntimeRef, Trainer, TrainJob, TrainJobSpec
 from trainwright.cli.build_train_job import Script
-from trainwright.cli.code_sources import CodeVolume, NoCode, WorkingDirectory
+from trainwright.cli.code_sources import CodeUrl, CodeVolume, NoCode, WorkingDirectory
 from trainwright.cli.shipping.packing import pack_job
 from trainwright.cli.shipping.tree import TooMuchCode
 from trainwright.cli.targets import Packed
@@ -42,6 +42,22 @@ def test_the_directory_and_the_progress_package_are_sent(tmp_path):
 def test_with_a_volume_only_the_progress_package_is_sent(tmp_path):
     names = list_names(pack_job(JOB, RUNTIME, TRAIN, CodeVolume(claim="src"), tmp_path))
     assert not [name for name in names if name.startswith("code")]
+
+
+@pytest.mark.parametrize("code", [WorkingDirectory(), CodeVolume(claim="src"), CodeUrl(url="https://x/y")])
+def test_what_brings_the_code_to_other_pods_of_mpi_comes_with_it(tmp_path, code):
+    (tmp_path / "train.py").write_text("print()")
+    runtime = load_shipped_runtimes()["mpi-distributed"]
+    packed = pack_job(JOB, runtime, TRAIN, code, tmp_path)
+    assert [name for name in list_names(packed) if name.startswith("mpi")] == [
+        "mpi",
+        "mpi/agent",
+        "mpi/start",
+    ]
+    assert packed.train_job.spec is not None
+    assert packed.train_job.spec.trainer is not None
+    script = (packed.train_job.spec.trainer.command or [])[2]
+    assert "\nexport OMPI_MCA_plm_rsh_agent=/trainwright/work/mpi/agent\n" in script
 
 
 def test_without_code_the_job_stays_as_it_is(tmp_path):

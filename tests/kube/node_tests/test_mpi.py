@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from cli.program import Program
 from kube.cluster import Cluster
 from kube.images import ImageNotBuilt
 from kube.node_tests.mpi_image import MPI_IMAGE, START_SSHD, USER_ID, build_mpi_image
@@ -118,3 +122,96 @@ async def test_a_launcher_apart_runs_no_ranks(
     await kube.create(build_runtime(namespace, image, "a user", is_node=False))
     hosts = await run(kube, real_cluster, build_job(namespace, "mpirun.mpich", nodes=2))
     assert sorted(hosts) == sorted(["demo-node-0-0", "demo-node-0-1"] * 2)
+
+
+# Each rank writes in one piece: lines of several come in pieces otherwise.
+SCRIPT = r"""
+import json, os, socket, sys
+from pathlib import Path
+
+from pkg import where
+import trainwright.progress
+
+names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
+told = {
+    "rank": next(int(os.environ[name]) for name in names if name in os.environ),
+    "host": socket.gethostname(),
+    "address": socket.gethostbyname(socket.gethostname()),
+    "started_from": os.environ.get("SSH_CLIENT", "").partition(" ")[0],
+    "words": sys.argv[1:],
+    "rate": os.environ.get("RATE"),
+    "module": where.NAME,
+    "data": Path("data.bin").read_bytes() == bytes(range(256)),
+    "folder": os.getcwd(),
+}
+os.write(1, f"{json.dumps(told)}\n".encode())
+"""
+RATE = 'it\'s $(id) "1"\n`2`'
+LAUNCHER, *NODES = "demo-launcher-0-0", "demo-node-0-0", "demo-node-0-1", "demo-node-0-2"
+# Options and words of `run`, and which hosts' ranks were started from where; None is a pod without ranks.
+RUNS = {
+    "Open MPI": (
+        ("a user", True),
+        ("train.py", "--", "a b"),
+        {LAUNCHER: None, NODES[0]: LAUNCHER, NODES[1]: LAUNCHER},
+    ),
+    "Open MPI, whose daemons start each other": (
+        ("a user", True),
+        ("--env", "OMPI_MCA_routed=radix", "--env", "OMPI_MCA_routed_radix=1", "train.py", "--", "a b"),
+        {LAUNCHER: None, NODES[0]: LAUNCHER, NODES[1]: NODES[0]},
+    ),
+    "MPICH as root, with a launcher apart": (
+        ("root", False),
+        ("--", "mpirun.mpich", "python3", "train.py", "a b"),
+        dict.fromkeys(NODES),
+    ),
+}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    folder = tmp_path / "work"
+    (folder / "pkg").mkdir(parents=True)
+    (folder / "train.py").write_text(SCRIPT)
+    (folder / "pkg" / "where.py").write_text("NAME = 'package'\n")
+    (folder / "data.bin").write_bytes(bytes(range(256)))
+    return Program(folder=folder, state=tmp_path / "state")
+
+
+@pytest.mark.parametrize(("settings", "words", "started"), RUNS.values(), ids=RUNS)
+async def test_ranks_in_all_pods_start_in_the_directory_that_was_sent(
+    kube: KubeCluster,
+    real_cluster: Cluster,
+    operator: None,
+    namespace: str,
+    image: str,
+    program: Program,
+    settings: tuple[str, bool],
+    words: tuple[str, ...],
+    started: dict[str, str | None],
+) -> None:
+    user, is_node = settings
+    await kube.create(build_runtime(namespace, image, user, is_node=is_node))
+    where = ("--on", "kubernetes", "--kubeconfig", str(real_cluster.kubeconfig), "-n", namespace)
+    job = ("--runtime", "mpi", "--nodes", "3", "--name", "demo", "--env", f"RATE={RATE}")
+    stdout = await follow(program.start("run", *where, *job, *words))
+    lines = [line.partition("] ")[2] for line in stdout.splitlines()]
+    told = sorted((json.loads(line) for line in lines if line.startswith("{")), key=lambda rank: rank["rank"])
+    hosts = {rank.pop("address"): rank["host"] for rank in told}
+    assert {rank["host"]: hosts.get(rank.pop("started_from")) for rank in told} == started
+    same = {"words": ["a b"], "rate": RATE, "module": "package", "data": True}
+    assert told == [
+        {"rank": rank, "host": host, "folder": "/trainwright/work/code", **same}
+        for rank, host in enumerate(started)
+    ]
+
+
+async def follow(process: subprocess.Popen[str]) -> str:
+    """Return what a program that ends well says; one that takes too long is ended."""
+    telling = asyncio.create_task(asyncio.to_thread(process.communicate))
+    await asyncio.wait([telling], timeout=150)
+    if process.poll() is None:
+        process.kill()
+    stdout, stderr = await telling
+    assert process.returncode == 0, (stdout, stderr)
+    return stdout

@@ -8,10 +8,24 @@ from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJob
 from trainwright.cli.build_train_job import Entry as Start
 from trainwright.cli.code_sources import CodeSource, NoCode, WorkingDirectory
+from trainwright.cli.mpirun import find_mpirun
 from trainwright.cli.shipping.archive import build_archive
 from trainwright.cli.shipping.carriers import MOST_BYTES, build_shipment
 from trainwright.cli.shipping.entries import check_is_shipped
-from trainwright.cli.shipping.placing import CODE_FOLDER, LIBRARY_FOLDER, place_code
+from trainwright.cli.shipping.mpi_agent import (
+    build_agent,
+    build_agent_exports,
+    check_agent,
+    list_variables,
+)
+from trainwright.cli.shipping.placing import (
+    CODE_FOLDER,
+    LIBRARY_FOLDER,
+    NO_EXPORTS,
+    Places,
+    build_start,
+    place_code,
+)
 from trainwright.cli.shipping.tree import Entry, TooMuchCode, list_largest, read_tree
 from trainwright.cli.targets import Packed
 from trainwright.runner.progress.package import read_sources
@@ -32,6 +46,12 @@ def pack_job(train_job: TrainJob, runtime: Runtime, start: Start, code: CodeSour
             Entry(path=CODE_FOLDER, mode=_FOLDER_MODE),
             *(_move(entry, CODE_FOLDER) for entry in tree),
         ]
+    exports = NO_EXPORTS
+    if find_mpirun(runtime) is not None:
+        check_agent(train_job, runtime)
+        places = Places()
+        exports = build_agent_exports(places.work)
+        entries += build_agent(build_start(code, places, exports), list_variables(train_job), places.work)
     archive = build_archive(entries)
     if len(archive) > MOST_BYTES:
         why = (
@@ -41,7 +61,8 @@ def pack_job(train_job: TrainJob, runtime: Runtime, start: Start, code: CodeSour
             root, why, list_largest([(entry.path, len(entry.content or b"")) for entry in tree])
         )
     shipment = build_shipment(archive, train_job.metadata.namespace or "")
-    return Packed(train_job=place_code(train_job, runtime, shipment, code), carriers=shipment.carriers)
+    placed = place_code(train_job, runtime, shipment, code, exports)
+    return Packed(train_job=placed, carriers=shipment.carriers)
 
 
 def _list_library() -> list[Entry]:
