@@ -111,6 +111,10 @@ RANKS = {
     "rank 0": ({"RANK": "0", "JOB_COMPLETION_INDEX": "1"}, True),
     "rank 1": ({"RANK": "1", "JOB_COMPLETION_INDEX": "0"}, False),
     "Open MPI": ({"OMPI_COMM_WORLD_RANK": "2"}, False),
+    "Flux, whose tasks have the variables of the first pod": (
+        {"FLUX_TASK_RANK": "1", "JOB_COMPLETION_INDEX": "0"},
+        False,
+    ),
     "Slurm": ({"SLURM_PROCID": "3"}, False),
     "JAX": ({"JAX_PROCESS_ID": "1"}, False),
     "the second pod of a job without launcher": ({"JOB_COMPLETION_INDEX": "1"}, False),

@@ -1,8 +1,9 @@
 """A program that stands for `flux`, which no package registry has: it notes how it is called.
 
 It does what our scripts rely on. `flux start` runs its initial program and ends with that one's exit code;
-without one it follows: it waits for the end of the leader and ends with 0. `flux run` becomes its command.
-`flux exec` has its command run in all pods. All pods share one folder, which STAND_IN names.
+without one it follows: it waits for the end of the leader and ends with 0. `flux run` becomes its command or,
+where STAND_IN_TASKS is "all", runs all tasks, beside it. `flux exec` has its command run in all pods. All
+pods share one folder, which STAND_IN names.
 """
 
 from __future__ import annotations
@@ -61,10 +62,16 @@ def start():
     return 0
 
 def run():
-    rest = list(words)
+    rest, flags = list(words), {{}}
     while rest[0].startswith("-"):
+        flags[rest[0]] = rest[1]
         del rest[:2]
-    os.execvp(rest[0], rest)
+    if os.environ.get("STAND_IN_TASKS") != "all":
+        os.execvp(rest[0], rest)
+    size = flags["-n"]
+    ranks = [{{"FLUX_TASK_RANK": str(rank), "FLUX_JOB_SIZE": size}} for rank in range(int(size))]
+    tasks = [subprocess.Popen(rest, env={{**os.environ, **rank}}) for rank in ranks]
+    return max(task.wait() for task in tasks)
 
 def execute():
     command = words[1:] if words[0] == "-n" else words
