@@ -114,13 +114,12 @@ def test_a_job_created_suspended_gets_a_status_and_no_child_object() -> None:
     ]
 
 
-@pytest.mark.parametrize(("num_nodes", "slices"), [(None, 1), (6, 3)])
-def test_a_suspended_job_whose_nodes_come_in_slices_counts_them(num_nodes: int | None, slices: int) -> None:
+def test_the_slices_of_a_job_that_never_ran_are_told_as_one_job() -> None:
     rt = runtime(policy=MLPolicy(num_nodes=2, nodes_per_slice=2))
-    job = train_job(suspend=True, num_nodes=num_nodes)
+    job = train_job(suspend=True, num_nodes=6)
     [patch] = decide(Seen(train_job=job, runtime=rt, snapshot=rt), NOW)
     assert isinstance(patch, PatchStatus)
-    assert patch.status.jobs_status == [counters("node", suspended=slices)]
+    assert patch.status.jobs_status == [counters("node", suspended=1)]
 
 
 def test_a_queued_job_names_its_queue() -> None:

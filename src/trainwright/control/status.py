@@ -9,13 +9,13 @@ the same world gives the same status in whatever order it was seen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from trainwright.api.constants import ANCESTOR_LABEL, ANCESTOR_TRAINER
+from trainwright.api.constants import ANCESTOR_CONTAINERS, ANCESTOR_LABEL, ANCESTOR_TRAINER
 from trainwright.api.jobset import ReplicatedJobStatus
 from trainwright.api.kueue import QUEUE_LABEL
 from trainwright.api.meta import Condition, Json, truncate_to_seconds
@@ -25,9 +25,9 @@ from trainwright.control.cause import find_cause
 from trainwright.control.ending import Ending
 from trainwright.control.lifecycle import Plan
 from trainwright.control.problem import OWN_REASONS, RESOURCES_CREATED, Problem
+from trainwright.control.slices import fold_slices
 from trainwright.control.snapshot import build_snapshot_ref
 from trainwright.control.view import COMPLETE, FAILED, View, find_place, is_live, is_of_current_attempt
-from trainwright.template.pod_sets import count_pods
 
 SUSPENDED: Final = "Suspended"
 
@@ -51,13 +51,13 @@ def build_status(view: View, plan: Plan, problem: Problem | None, now: datetime)
         _build_suspended(view, now) if view.is_suspended else None,
         refused if keeps_refusal else _build_refused(view, problem, now),
     ]
-    jobs_status = build_jobs_status(view, plan)
-    restarts = _get_restarts(view, jobs_status)
+    counted = _count_jobs(view, plan)
+    restarts = _get_restarts(view, counted)
     return TrainJobStatus(
         conditions=[condition for condition in conditions if condition] or None,
-        jobs_status=jobs_status,
+        jobs_status=fold_slices(counted, view.job_set or view.deleted_job_set) or None,
         trainer_status=before.trainer_status,
-        phase=_derive_phase(view, plan, jobs_status, restarts),
+        phase=_derive_phase(view, plan, counted, restarts),
         start_time=get_start_time(view, now),
         restarts=restarts,
         cause=before.cause if keeps_refusal else find_cause(view, problem, plan.wait, now),
@@ -108,7 +108,9 @@ def _count_at_end(view: View) -> Sequence[JobStatus] | None:
         return None
     last = view.deleted_job_set.status if view.deleted_job_set else None
     counted = last.replicated_jobs_status if last else None
-    return [_copy(entry) for entry in counted] if counted else view.status.jobs_status
+    if not counted:
+        return view.status.jobs_status
+    return fold_slices([_copy(entry) for entry in counted], view.deleted_job_set)
 
 
 def complete_final_status(before: TrainJobStatus, finished: Condition) -> TrainJobStatus:
@@ -157,10 +159,15 @@ def get_start_time(view: View, now: datetime) -> datetime | None:
 def build_jobs_status(view: View, plan: Plan) -> list[JobStatus] | None:
     """Return the counters of child Jobs, one entry per replicated job, names descending as JobSet lists them.
 
-    They are JobSet's own. Before it has counted: zeros for a job that runs, its replicas as suspended for one
-    that does not. `active` holds while any pod lives, from before JobSet has counted it until its grace
-    period is over: Kueue gives the devices to the next job as soon as it is zero (clients, section 2.4).
+    They are JobSet's own, but for slices (`control.slices`). Before it has counted: zeros for a job that
+    runs, its replicas as suspended for one that does not. `active` holds while any pod lives, from before
+    JobSet has counted it until its grace period is over: Kueue gives the devices to the next job as soon as
+    it is zero (clients, section 2.4).
     """
+    return fold_slices(_count_jobs(view, plan), view.job_set or view.deleted_job_set) or None
+
+
+def _count_jobs(view: View, plan: Plan) -> list[JobStatus]:
     counted = view.job_set.status.replicated_jobs_status if view.job_set and view.job_set.status else None
     if counted:
         entries = [_copy(entry) for entry in counted]
@@ -176,7 +183,7 @@ def build_jobs_status(view: View, plan: Plan) -> list[JobStatus] | None:
             )
             for name, replicas in sorted(_list_replicas(view, plan).items(), reverse=True)
         ]
-    return _hold_active(entries, _count_live_jobs(view)) or None
+    return _hold_active(entries, _count_live_jobs(view))
 
 
 def _hold_active(entries: Sequence[JobStatus], live: dict[str, int]) -> list[JobStatus]:
@@ -200,16 +207,22 @@ def _count_live_jobs(view: View) -> dict[str, int]:
 
 
 def _list_replicas(view: View, plan: Plan) -> dict[str, int]:
-    """Return how many Jobs each replicated job has, from the JobSet, else as render would count them."""
+    """Return how many Jobs each replicated job has, from the JobSet, else from the runtime.
+
+    A replicated job with an ancestor step is rendered with one (spec 02, section 3.2), and its slices are
+    told as one.
+    """
     if view.job_set is not None:
         return {entry.name: entry.replicas for entry in view.job_set.spec.replicated_jobs}
-    runtime_spec = plan.runtime.spec if plan.runtime else None
-    template = runtime_spec.template if runtime_spec else None
-    if runtime_spec is None or template is None:
-        return {}
-    num_nodes = view.spec.trainer.num_nodes if view.spec.trainer else None
-    counted = count_pods(template.spec, runtime_spec.ml_policy, num_nodes)
-    return {pod_set.name: pod_set.replicas for pod_set in counted}
+    return {
+        entry["name"]: 1 if _get_ancestor(entry) in ANCESTOR_CONTAINERS else entry.get("replicas", 1)
+        for entry in _list_templates(plan.runtime)
+    }
+
+
+def _list_templates(runtime: Runtime | None) -> Iterable[Json]:
+    template = runtime.spec.template if runtime and runtime.spec else None
+    return ((template.spec if template else None) or {}).get("replicatedJobs") or ()
 
 
 def _get_ancestor(replicated_job: Json) -> str | None:

@@ -38,6 +38,10 @@ CASES: dict[str, tuple[Json, Json]] = {
         build_runtime(build_step("node", "trainer"), torch={}),
         {"trainer": {"numNodes": 4, "numProcPerNode": 2, "resourcesPerNode": WITH_GPUS}},
     ),
+    "nodes in slices": (
+        build_runtime(build_step("node", "trainer"), numNodes=2, nodesPerSlice=2, torch={}),
+        {"trainer": {"numNodes": 6, "numProcPerNode": 1, "resourcesPerNode": RESOURCES}},
+    ),
     "JAX": (
         build_runtime(build_step("node", "trainer"), jax={}),
         {"trainer": {"numNodes": 3, "resourcesPerNode": RESOURCES}},

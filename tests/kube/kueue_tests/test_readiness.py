@@ -12,7 +12,8 @@ from kube.kueue_tests.pods import watching_pods
 from kube.kueue_tests.queues import Queues, has
 from kube.kueue_tests.runtimes import after, build_runtime, build_step
 from kube.kueue_tests.test_eviction import patch_node
-from kube.operating import People, Running, condition, runtime
+from kube.kwok import EXIT_CODE
+from kube.operating import People, Running, condition, eventually, runtime
 from trainwright.api.meta import Json
 
 SOURCE = {"dataset": {"storageUri": "hf://owner/name"}}
@@ -77,6 +78,38 @@ async def test_pods_are_ready_once_all_steps_are_ready_or_done(
     await queues.until("PodsReady")
     status = await people.status()
     assert (count(status, "dataset-initializer")["succeeded"], count(status, "node")["ready"]) == (1, 1)
+
+
+@pytest.mark.parametrize("pods_ready_timeout", ["10m"], indirect=True)
+async def test_slices_are_ready_and_done_together(
+    pods_ready_timeout: str, people: People, queues: Queues, operator: Running
+) -> None:
+    """1. Two slices run: Kueue hears that the job is ready. 2. The first is done: what it held stays with the
+    job, for Kueue would take that for all. 3. The other is done, and so is the job.
+    """
+    await queues.add({"blue": {"cpu": "8", "memory": "64Gi"}})
+    await people.create(build_runtime(build_step("node", "trainer"), numNodes=2, nodesPerSlice=2))
+    await people.create(queues.job(runtime="made", trainer={"numNodes": 4}))
+    await queues.until("PodsReady")
+    done = {"metadata": {"annotations": {EXIT_CODE: "0"}}}
+    pods = {pod["spec"]["hostname"]: pod["metadata"]["name"] for pod in await people.until_pods(4)}
+    for host in ("demo-node-0-0", "demo-node-0-1"):
+        await people.edit(done, "Pod", pods[host])
+
+    async def is_first_done() -> bool:
+        job_set = await people.find("JobSet")
+        [counted] = (job_set or {})["status"]["replicatedJobsStatus"]
+        return (counted["succeeded"], counted["ready"]) == (1, 1)
+
+    await eventually(is_first_done)
+    status = await people.until_status(lambda status: count(status, "node")["ready"] == 1)
+    assert (status["phase"], count(status, "node")["succeeded"]) == ("Running", 0)
+    for host in ("demo-node-1-0", "demo-node-1-1"):
+        await people.edit(done, "Pod", pods[host])
+    status = await people.until_phase("Complete")
+    assert count(status, "node")["succeeded"] == 1
+    workload = await queues.until("Finished")
+    assert workload["status"].get("reclaimablePods", []) in ([], [{"name": "node", "count": 4}])
 
 
 async def test_what_a_finished_initializer_held_goes_to_the_next_job_and_it_never_runs_again(

