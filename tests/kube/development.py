@@ -42,10 +42,11 @@ _VOLUME = "packages"
 _ENV: tuple[Json, ...] = ({"name": "OMP_NUM_THREADS", "value": "1"},)
 
 
-def install(kubeconfig: Path, run_on_node: RunOnNode, training: Path | None) -> None:
+def install(kubeconfig: Path, run_on_node: RunOnNode, training: Path | None, *options: str) -> None:
     """Put operator and runtimes on a cluster, or bring them up to date; nothing changes where they are.
 
-    Without a training environment the pods have Python's own library alone. Raises ClusterUnavailable.
+    Without a training environment the pods have Python's own library alone. `options` are further ones of
+    `trainwright install`. Raises ClusterUnavailable.
     """
     image = name_operator_image()
     try:
@@ -58,7 +59,7 @@ def install(kubeconfig: Path, run_on_node: RunOnNode, training: Path | None) -> 
     _call(
         kubeconfig,
         *("install", "--apply", "--replace", "--image", image, "--replicas", "1"),
-        *("--timeout", str(INSTALL_SECONDS)),
+        *("--timeout", str(INSTALL_SECONDS), *options),
     )
     shipped = (build_object(runtime) for runtime in load_shipped_runtimes().values())
     runtimes = build_yaml(build_local_runtimes(shipped, packages))
@@ -73,9 +74,9 @@ def install(kubeconfig: Path, run_on_node: RunOnNode, training: Path | None) -> 
 
 
 @contextlib.contextmanager
-def installed(cluster: Cluster, training: Path | None) -> Iterator[None]:
+def installed(cluster: Cluster, training: Path | None, *options: str) -> Iterator[None]:
     """Put operator and runtimes on a cluster, and take them away at the end of the block."""
-    install(cluster.kubeconfig, cluster.node.walls.run, training)
+    install(cluster.kubeconfig, cluster.node.walls.run, training, *options)
     yield
     _call(cluster.kubeconfig, "uninstall", "--apply")
 

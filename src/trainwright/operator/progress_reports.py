@@ -78,7 +78,9 @@ class ProgressReports:
         stored = self._caches.train_jobs.store.get(namespace, name)
         if stored is None:
             return None
-        last = self._get_course(stored).last or self._find_stored_time(stored)
+        # Another replica may have taken a newer one.
+        times = (self._get_course(stored).last, self._find_stored_time(stored))
+        last = max((moment for moment in times if moment is not None), default=None)
         return JobProgress(name=name, last=last, is_finished=stored.has_ended)
 
     def admit(self, namespace: str, name: str) -> bool:
