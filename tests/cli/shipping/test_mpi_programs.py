@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -31,11 +32,12 @@ done
 host=$1
 shift
 mkdir {folder}/hosts/$host
+hostname > {folder}/callers/${{host%%.*}}
 exec {unshare} sh -c '
   mount --bind {folder}/hosts/$1 {work}
   hostname ${{1%%.*}}
   cd /
-  exec env -i PATH={path} HOME=/ sh -c "$2"
+  exec env -i PATH={folder}/bin:{path} HOME=/ sh -c "$2"
 ' sh $host "$*"
 """
 SCRIPT = b"""\
@@ -57,13 +59,32 @@ OF_THIS_MACHINE = {
 }
 
 
+# What makes each daemon start the next one, which happens with many hosts. MPICH has none of that.
+IN_A_CHAIN = {
+    "Open MPI 4": {"OMPI_MCA_routed": "radix", "OMPI_MCA_routed_radix": "1"},
+    "Open MPI 5": {"PRTE_MCA_prte_routed_radix": "1"},
+    "Intel MPI": {"I_MPI_HYDRA_BRANCH_COUNT": "1"},
+}
+
+
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 def test_ranks_of_every_implementation_start_in_the_code_that_was_sent(name: str, tmp_path: Path) -> None:
+    assert list_callers(name, tmp_path, {}) == dict.fromkeys(NODES, socket.gethostname())
+
+
+@pytest.mark.parametrize("name", IN_A_CHAIN)
+def test_daemons_that_start_daemons_bring_the_code_as_well(name: str, tmp_path: Path) -> None:
+    callers = list_callers(name, tmp_path, IN_A_CHAIN[name])
+    assert callers == {NODES[0]: socket.gethostname(), NODES[1]: NODES[0]}
+
+
+def list_callers(name: str, tmp_path: Path, settings: dict[str, str]) -> dict[str, str]:
+    """Run a script that was sent; check what its ranks found, and return from where each host was called."""
     implementation = find_implementation(name)
     refused = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, check=False).stderr
     if refused:
         pytest.skip(f"NO NAMESPACES ON THIS MACHINE: {refused}")
-    for folder in ("archive", "work", "hosts", "bin"):
+    for folder in ("archive", "work", "hosts", "bin", "callers"):
         (tmp_path / folder).mkdir()
     places = Places(archive=str(tmp_path / "archive"), work=str(tmp_path / "work"))
     start = build_start(WorkingDirectory(), places, build_agent_exports(places.work))
@@ -89,6 +110,7 @@ def test_ranks_of_every_implementation_start_in_the_code_that_was_sent(name: str
         env={
             **told,
             **OF_THIS_MACHINE,
+            **settings,
             **implementation.environment,
             "PATH": f"{ssh.parent}:{path}",
             "HOME": str(tmp_path),
@@ -104,3 +126,4 @@ def test_ranks_of_every_implementation_start_in_the_code_that_was_sent(name: str
     assert heard == [
         [node, f"{places.work}/code", "of the project", "it's $3"] for node in NODES for _ in range(SLOTS)
     ]
+    return {path.name: path.read_text().strip() for path in (tmp_path / "callers").iterdir()}
