@@ -175,7 +175,8 @@ async def test_what_is_known_about_a_job() -> None:
     assert run.reports.find("ns", "demo") == JobProgress(name="demo", last=NOW - timedelta(minutes=1))
     put_job(run.caches, trainerStatus={"lastUpdatedTime": "2026-03-01T12:00:00Z"})
     assert run.reports.find("ns", "demo") == JobProgress(name="demo", last=NOW)
-    put_job(run.caches, conditions=[{"type": "Complete", "status": "True"}])
+    complete = {"type": "Complete", "status": "True", "reason": "Done", "message": ""}
+    put_job(run.caches, conditions=[{**complete, "lastTransitionTime": "2026-03-01T12:00:00Z"}])
     found = run.reports.find("ns", "demo")
     assert found is not None
     assert found.is_finished
