@@ -19,6 +19,7 @@ import pytest
 from frameworks.flux.stand_in import read_calls, write_stand_in
 from runner.lab import Lab
 from trainwright.api.encoding import build_object
+from trainwright.runner.executors.process import ProcessExecutor
 from trainwright.runner.executors.trial import try_namespaces
 from trainwright.runtimes import load_shipped_runtimes
 
@@ -53,6 +54,15 @@ async def lab_with_flux(request: pytest.FixtureRequest, lab: Lab) -> Lab:
     elif shutil.which("flux") is None:
         pytest.skip("NOT TESTED with Flux: there is no program flux on the PATH")
     return lab
+
+
+@pytest.fixture
+def untouched() -> Iterator[None]:
+    """A machine without what the scripts write, and that it is so afterwards."""
+    if Path("/mnt/flux").exists():
+        pytest.skip("there is a /mnt/flux on this machine")
+    yield
+    assert not Path("/mnt/flux").exists()
 
 
 async def submit(lab: Lab, *command: str, retries: int = 0) -> None:
@@ -118,6 +128,18 @@ async def test_where_pods_are_tried_again_all_of_them_are(lab_with_flux: Lab) ->
         assert await lab.until_finished() == {"Complete": ("True", "AllJobsCompleted")}
     folders = [path.name.rpartition("-")[0] for path in lab.paths.jobs.glob("*/pods/demo-node-*")]
     assert Counter(folders) == {"demo-node-0-0": 2, "demo-node-0-1": 2}
+
+
+async def test_without_namespaces_nothing_of_the_machine_is_touched(lab: Lab, untouched: None) -> None:
+    """Scripts write to fixed paths, which are the machine's own there: they end before they do."""
+    write_stand_in(lab.work / "bin/flux")
+    lab.environment["PATH"] = f"{lab.work}/bin:{os.environ['PATH']}"
+    await submit(lab, "true")
+    async with lab.supervising(
+        build_executor=lambda *_: ProcessExecutor({"TRAINWRIGHT_ISOLATION": "processes"})
+    ):
+        assert (await lab.until_finished())["Failed"][0] == "True"
+    assert "a pod needs a host name of its own" in read_logs(lab, "flux-installer")["demo-node-0-0"]
 
 
 async def test_every_pod_calls_flux_as_its_programs_are_documented(lab_with_flux: Lab) -> None:

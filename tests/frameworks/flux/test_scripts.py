@@ -34,10 +34,9 @@ def test_what_the_entrypoint_is_told() -> None:
     script = build(flux_layout(flux_runtime(tasks=2), num_nodes=3, resources_per_node=FOUR_GPUS))[
         "entrypoint.sh"
     ]
-    names = ("hosts", "host_prefix", "lead", "run_flags", "resources")
+    names = ("hosts", "lead", "run_flags", "resources")
     assert dict(zip(names, read_variables(script, *names), strict=True)) == {
         "hosts": "demo-node-0-[0-2]",
-        "host_prefix": "demo-node-0-",
         "lead": "demo-node-0-0",
         "run_flags": "-N 3 -n 6 -g 2",
         "resources": "--cores=0-1 --gpu=0-3",
@@ -46,8 +45,9 @@ def test_what_the_entrypoint_is_told() -> None:
 
 def test_what_the_init_script_is_told() -> None:
     script = build(flux_layout(env=env(FLUX_NETWORK_DEVICE="ib0")))["init.sh"]
-    assert read_variables(script, "hosts", "default_bind", "default_port") == [
+    assert read_variables(script, "hosts", "host_prefix", "default_bind", "default_port") == [
         "demo-node-0-[0]",
+        "demo-node-0-",
         '"tcp://ib0:%p"',
         "8050",
     ]

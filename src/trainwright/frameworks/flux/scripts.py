@@ -37,13 +37,13 @@ def build_scripts(layout: JobLayout, trainer: PodSet, settings: Settings) -> dic
     prefix = build_host_prefix(layout.job_name, trainer.name)
     init = {
         "hosts": hosts,
+        "host_prefix": prefix,
         "broker_config": build_broker_config(hosts, layout.subdomain, settings),
         "default_bind": build_default_bind(settings),
         "default_port": str(PORT),
     }
     entrypoint = {
         "hosts": hosts,
-        "host_prefix": prefix,
         "lead": f"{prefix}0",
         "run_flags": build_run_flags(nodes, tasks, gpus),
         "resources": build_resource_spec(tasks, gpus),

@@ -4,7 +4,7 @@
 # code. The others follow: their brokers wait for the first one's, and end with it. Without arguments the
 # first one runs a broker and nothing else, for whoever wants to log in.
 #
-# Set before: hosts, host_prefix, lead, run_flags, resources.
+# Set before: hosts, lead, run_flags, resources.
 #
 # shellcheck shell=sh disable=SC2154
 
@@ -33,7 +33,6 @@ main() {
     broker=
     # The first process of a container gets a signal only where it says what to do.
     trap 'stopped=yes; [ -z "$broker" ] || kill -TERM "$broker" 2> /dev/null' TERM INT
-    check_host
     find_flux
     write_helpers
     install_certificate
@@ -51,14 +50,6 @@ main() {
     code=$?
     touch /mnt/flux/flux-operator-complete.txt
     exit "$code"
-}
-
-# A broker finds its rank by its host name.
-check_host() {
-    case $host in
-        "$host_prefix"[0-9]*) ;;
-        *) fail 1 "this host is none of $hosts: a pod needs a host name of its own, by which Flux ranks it" ;;
-    esac
 }
 
 # What the image brings goes before what the view brings.

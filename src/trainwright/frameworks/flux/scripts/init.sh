@@ -1,10 +1,22 @@
 # Prepares a pod for Flux, in the init container, whose image holds the view: Flux and all that it needs.
 #
-# Set before: hosts, broker_config, default_bind, default_port.
+# Set before: hosts, host_prefix, broker_config, default_bind, default_port.
 #
 # shellcheck shell=sh disable=SC2154
 
 set -eu
+
+# A broker finds its rank by its host name. A pod that has none of its own has no file system of its own either
+# where it is but a process of this machine; so nothing is written before this is known.
+host=$(uname -n)
+case $host in
+    "$host_prefix"[0-9]*) ;;
+    *)
+        printf 'the host %s is none of %s: a pod needs a host name of its own, by which Flux ranks it\n' \
+            "$host" "$hosts" >&2
+        exit 1
+        ;;
+esac
 
 PATH="/opt/view/bin:$PATH"
 config=/mnt/flux/config
