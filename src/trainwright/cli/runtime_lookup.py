@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import cached_property, partial
 
@@ -10,9 +10,11 @@ from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
 from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRuntime
+from trainwright.api.trainjob import TrainJob
 from trainwright.cli.build_train_job import RunRequest, RuntimeChoice, choose_runtime_name
 from trainwright.cli.caller_python import CallerPython
 from trainwright.cli.finding import find_near_names
+from trainwright.cli.job_rows import build_runtime_key
 from trainwright.cli.mpirun import find_mpirun
 from trainwright.cli.shipped_runtimes import is_shipped
 from trainwright.cli.targets import AdmissionSource
@@ -78,21 +80,34 @@ def _know(body: Json, kind: type[TrainingRuntime | ClusterTrainingRuntime], orig
     return KnownRuntime(key, origin, partial(parse_object, body, kind))
 
 
-async def list_runtime_nodes(source: AdmissionSource, namespace: str | None) -> dict[ObjectKey, int]:
-    """Return how many training nodes each runtime brings to a job that does not say.
+async def list_runtime_nodes(
+    source: AdmissionSource, namespace: str | None, train_jobs: Iterable[TrainJob]
+) -> dict[ObjectKey, int]:
+    """Return how many training nodes the runtimes of jobs that do not say bring to them.
 
     Nothing where the caller may not read runtimes: it is one column of a table.
     """
-    nodes = {}
+    wanted = {build_runtime_key(train_job) for train_job in train_jobs if not _says_nodes(train_job)}
+    if not wanted:
+        return {}
     try:
         known = await list_runtimes(source, namespace)
     except Forbidden:
         return {}
-    for entry in known:
-        spec = entry.runtime.spec
-        policy = spec.ml_policy if spec else None
-        nodes[entry.key] = policy.num_nodes if policy and policy.num_nodes is not None else 1
-    return nodes
+    policies = {
+        entry.key: entry.runtime.spec.ml_policy if entry.runtime.spec else None
+        for entry in known
+        if entry.key in wanted
+    }
+    return {
+        key: policy.num_nodes if policy and policy.num_nodes is not None else 1
+        for key, policy in policies.items()
+    }
+
+
+def _says_nodes(train_job: TrainJob) -> bool:
+    trainer = train_job.spec.trainer if train_job.spec else None
+    return trainer is not None and trainer.num_nodes is not None
 
 
 def choose_runtime(

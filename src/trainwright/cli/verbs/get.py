@@ -58,7 +58,7 @@ async def _get(target: Target, namespace: str, name: str, plot: str | None, outp
         write_plot(Path(plot), reports, name, format_outcome(train_job, now))
         say(f"metrics of {name} are drawn in {plot}")
     if wants_table(output):
-        nodes = await list_runtime_nodes(target, namespace)
+        nodes = await list_runtime_nodes(target, namespace, [train_job])
         write_data(format_card(train_job, nodes, reports, now, wide=output is OutputFormat.WIDE))
     else:
         print_object(body, output)

@@ -9,7 +9,8 @@ import typer
 from trainwright.cli.options import Context, Kubeconfig, Namespace, On, Output, OutputFormat
 
 if TYPE_CHECKING:
-    from trainwright.api.meta import Json, ObjectKey
+    from trainwright.api.meta import ObjectKey
+    from trainwright.api.trainjob import TrainJob
     from trainwright.cli.targets import Target
 
 
@@ -44,36 +45,32 @@ async def _list(target: Target, namespace: str | None, output: OutputFormat) -> 
     elif not jobs:
         say("no TrainJobs" + (f" in namespace {namespace!r}" if namespace is not None else ""))
     else:
-        nodes = await _read_runtime_nodes(target, namespace, jobs)
-        write_data(
-            _format_jobs(jobs, nodes, wide=output is OutputFormat.WIDE, with_namespace=namespace is None)
-        )
+        from trainwright.api.encoding import parse_object
+        from trainwright.api.trainjob import TrainJob
+        from trainwright.cli.runtime_lookup import list_runtime_nodes
+
+        train_jobs = [parse_object(job, TrainJob) for job in jobs]
+        nodes = await list_runtime_nodes(target, namespace, train_jobs)
+        is_wide = output is OutputFormat.WIDE
+        write_data(_format_jobs(train_jobs, nodes, wide=is_wide, with_namespace=namespace is None))
 
 
-async def _read_runtime_nodes(
-    target: Target, namespace: str | None, jobs: list[Json]
-) -> dict[ObjectKey, int]:
-    """Return the node counts that runtimes bring; looked up only where a job leaves the number open."""
-    from trainwright.cli.runtime_lookup import list_runtime_nodes
-
-    if all(((job.get("spec") or {}).get("trainer") or {}).get("numNodes") is not None for job in jobs):
-        return {}
-    return await list_runtime_nodes(target, namespace)
-
-
-def _format_jobs(jobs: list[Json], nodes: dict[ObjectKey, int], *, wide: bool, with_namespace: bool) -> str:
+def _format_jobs(
+    train_jobs: list[TrainJob], nodes: dict[ObjectKey, int], *, wide: bool, with_namespace: bool
+) -> str:
     from datetime import UTC, datetime
 
-    from trainwright.api.encoding import parse_object
-    from trainwright.api.trainjob import TrainJob
     from trainwright.cli.job_rows import HEADER, WIDE_HEADER, build_row, build_wide_row
     from trainwright.cli.tables import format_table
 
     now = datetime.now(UTC)
     build = build_wide_row if wide else build_row
     header: tuple[str, ...] = WIDE_HEADER if wide else HEADER
-    rows: list[tuple[str, ...]] = [build(parse_object(job, TrainJob), nodes, now) for job in jobs]
+    rows: list[tuple[str, ...]] = [build(train_job, nodes, now) for train_job in train_jobs]
     if with_namespace:
         header = ("NAMESPACE", *header)
-        rows = [(job["metadata"].get("namespace", ""), *row) for job, row in zip(jobs, rows, strict=True)]
+        rows = [
+            (train_job.metadata.namespace or "", *row)
+            for train_job, row in zip(train_jobs, rows, strict=True)
+        ]
     return format_table(header, rows)
