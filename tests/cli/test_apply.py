@@ -178,6 +178,23 @@ def test_rendering_gives_the_same_bytes_every_time_and_both_forms_say_the_same(p
     assert json.loads(program.succeed("render", "-f", "job.yaml", "-o", "json")) == documents
 
 
+def test_a_job_is_rendered_as_an_operator_does_that_takes_progress_reports(program):
+    program.write("job.yaml", job("a"))
+    server = "https://operator.example:10443"
+    [rendered] = yaml.safe_load_all(
+        program.succeed("render", "-f", "job.yaml", "-n", "team", "--progress-server", server)
+    )
+    [step] = rendered["spec"]["replicatedJobs"]
+    [container] = step["template"]["spec"]["template"]["spec"]["containers"]
+    env = {entry["name"]: entry.get("value") for entry in container["env"]}
+    path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/a/status"
+    assert env["KUBEFLOW_TRAINER_SERVER_URL"] == f"{server}{path}"
+    for url in ("http://operator.example", "operator.example:10443", "https://operator.example/path", ""):
+        refused = program.run("render", "-f", "job.yaml", "--progress-server", url)
+        assert refused.returncode == 2
+        assert "--progress-server" in refused.stderr
+
+
 def test_the_runtime_of_the_files_comes_before_the_installed_one(program):
     shipped = yaml.safe_load(program.succeed("runtimes", "get", "plain"))
     shipped["spec"]["mlPolicy"]["numNodes"] = 5

@@ -22,8 +22,13 @@ from kube.operating import SILENT, People, Running, eventually, operating, runti
 from trainwright.api.meta import Json
 from trainwright.cluster.kube.config import Connection
 from trainwright.manifests.names import CERTIFICATE_SECRET
-from trainwright.operator.configuration import Configuration, StatusServerSettings, WebhookSettings
-from trainwright.progress.endpoint import Endpoint, Refused
+from trainwright.operator.configuration import (
+    Configuration,
+    LeaderElectionSettings,
+    StatusServerSettings,
+    WebhookSettings,
+)
+from trainwright.progress.endpoint import Endpoint, Refused, Unavailable
 
 ACCOUNT = "trainer"
 PATIENT = 60.0
@@ -382,6 +387,54 @@ async def test_an_older_report_of_another_replica_is_dropped(playground: Playgro
     await playground.report(token, 21)
     await playground.is_reported(21)
     assert playground.sent.count("status") == 2
+
+
+async def test_every_replica_takes_reports_whoever_leads(playground: Playground) -> None:
+    people = playground.people
+    token = playground.issue(await start(playground))
+    await playground.report(token, 1)
+    await playground.is_reported(1)
+    [port] = find_free_ports(1)
+    lease = LeaderElectionSettings(leader_elect=True, resource_namespace=people.namespace)
+    follower = msgspec.structs.replace(configure(port), leader_election=lease)
+    await people.create(build_lease_of_another())
+    async with operating(
+        playground.connection, people.namespace, configuration=follower, waits=False
+    ) as replica:
+        playground.port = port
+        await eventually(lambda: is_taken(playground, token, 2))
+        await playground.is_reported(2)
+        assert not replica.is_leading()
+        assert set(replica.transport.writes) == {
+            "POST apis/authentication.k8s.io/v1/tokenreviews",
+            "PATCH trainjobs/demo/status",
+        }
+
+
+def build_lease_of_another() -> Json:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {
+        "holderIdentity": "another",
+        "leaseDurationSeconds": 600,
+        "acquireTime": now,
+        "renewTime": now,
+        "leaseTransitions": 0,
+    }
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "trainer.kubeflow.org"},
+        "spec": spec,
+    }
+
+
+async def is_taken(ground: Playground, token: str, percent: int) -> bool:
+    """Report to a server that may only just start."""
+    try:
+        await ground.report(token, percent)
+    except (Refused, Unavailable):
+        return False
+    return True
 
 
 async def test_another_authority_and_a_lost_config_map_reach_the_jobs_that_run(

@@ -9,7 +9,7 @@ from typing import Any
 
 from reports import NOW, Api, build_caches, clock, put_job
 from trainwright.api.trainjob import TrainerStatus
-from trainwright.cluster.kube.errors import ConflictError, ForbiddenError, InvalidError, Status
+from trainwright.cluster.kube.errors import ForbiddenError, InvalidError, NotFoundError, Status
 from trainwright.control.progress_protocol import JobProgress, Report
 from trainwright.errors import TargetUnreachable
 from trainwright.operator.metrics import Metrics
@@ -52,7 +52,7 @@ async def test_a_report_is_written_at_once_under_its_own_manager() -> None:
     assert json.loads(request.body or b"") == {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        "metadata": {"namespace": "ns", "name": "demo", "uid": "job-1"},
+        "metadata": {"namespace": "ns", "name": "demo"},
         "status": {"trainerStatus": {"progressPercentage": 42, "lastUpdatedTime": "2026-03-01T12:00:00Z"}},
     }
 
@@ -104,7 +104,7 @@ def _refusal(kind: type[Any], code: int) -> Any:
 @on_virtual_time
 async def test_what_can_never_be_written_is_dropped() -> None:
     async with Run() as run:
-        for error in (_refusal(InvalidError, 422), _refusal(ConflictError, 409)):
+        for error in (_refusal(InvalidError, 422), _refusal(NotFoundError, 404)):
             run.api.errors = [error]
             run.accept(1)
             await asyncio.sleep(60)

@@ -25,7 +25,7 @@ from trainwright.cluster.kube.flow import TokenBucket
 from trainwright.cluster.kube.requests import build_apply
 from trainwright.cluster.kube.transport import Transport
 from trainwright.control.progress_protocol import JobProgress, Report
-from trainwright.errors import Conflict, InvalidObject, NotFound, TargetUnreachable
+from trainwright.errors import InvalidObject, NotFound, TargetUnreachable
 from trainwright.operator.caches import Caches
 from trainwright.operator.controller import Controller
 from trainwright.operator.metrics import Metrics
@@ -137,15 +137,15 @@ class ProgressReports:
             return
         course.written_at = self._time()
         request = build_apply(
-            _build_status(key, course.uid, report),
+            _build_status(key, report),
             STATUS_FIELD_MANAGER,
             force=True,
             subresource="status",
         )
         try:
             await self._transport.request(request)
-        except (NotFound, Conflict):
-            return  # the TrainJob is gone; another may have its name
+        except NotFound:
+            return  # the TrainJob is gone
         except InvalidObject as error:
             log.warning(
                 "a report was refused", namespace=key.namespace, name=key.name, error=str(error)[:1000]
@@ -181,10 +181,12 @@ class ProgressReports:
         return last if last is not None and last <= self._clock() else None
 
 
-def _build_status(key: ObjectKey, uid: str, report: Report) -> Json:
+def _build_status(key: ObjectKey, report: Report) -> Json:
+    # Without the uid, which an API server overlooks in the status of a custom resource (seen with 1.36): that
+    # the job is still the one that reported, the caches tell.
     return {
         "apiVersion": API_VERSION,
         "kind": TRAIN_JOB,
-        "metadata": {"namespace": key.namespace, "name": key.name, "uid": uid},
+        "metadata": {"namespace": key.namespace, "name": key.name},
         "status": {"trainerStatus": build_json(report.status)},
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from trainwright.cli.options import (
     Context,
@@ -18,6 +20,7 @@ from trainwright.cli.options import (
 if TYPE_CHECKING:
     from trainwright.cli.manifests import Manifests
     from trainwright.cli.targets import AdmissionSource
+    from trainwright.render import ProgressServer
 
 
 def render(
@@ -29,6 +32,14 @@ def render(
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     output: ObjectsOutput = ObjectsFormat.YAML,
+    progress_server: Annotated[
+        str | None,
+        typer.Option(
+            "--progress-server",
+            help="Render as an operator with the gate TrainJobStatus does, which takes reports there.",
+            metavar="URL",
+        ),
+    ] = None,
 ) -> None:
     """Print the objects that TrainJobs become; change nothing.
 
@@ -37,27 +48,29 @@ def render(
     -o yaml prints YAML documents, -o json a list.
     """
     from trainwright.cli.manifests import read_manifests
+    from trainwright.cli.rendering import parse_progress_server
     from trainwright.cli.session import check_offline, run_on_target
     from trainwright.cli.targets import Where
 
+    progress = parse_progress_server(progress_server) if progress_server is not None else None
     manifests = read_manifests(files)
     where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
     run = run_on_target if live else check_offline
-    run(where, lambda target: _render(target, manifests, target.namespace, output))
+    run(where, lambda target: _render(target, manifests, output, progress))
 
 
 async def _render(
-    target: AdmissionSource, manifests: Manifests, namespace: str, output: ObjectsFormat
+    target: AdmissionSource, manifests: Manifests, output: ObjectsFormat, progress: ProgressServer | None
 ) -> None:
     from trainwright.cli.admitting import admit_manifests
     from trainwright.cli.console import warn, write_data
     from trainwright.cli.printing import format_documents, format_json, format_name
     from trainwright.cli.rendering import render_admitted
 
-    admitted = await admit_manifests(target, manifests, namespace)
+    admitted = await admit_manifests(target, manifests, target.namespace)
     for warning in admitted.warnings:
         warn(warning)
-    children = render_admitted(admitted)
+    children = render_admitted(admitted, progress)
     if output is ObjectsFormat.JSON:
         write_data(format_json(children))
     elif output is ObjectsFormat.NAME:
