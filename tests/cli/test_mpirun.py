@@ -2,6 +2,8 @@
 
 import pytest
 
+from cli.program import Program
+from runner.mpi_jobs import IMPLEMENTATIONS, find_implementation
 from trainwright.api.meta import ObjectMeta
 from trainwright.api.runtime import JobSetTemplate, MLPolicy, MPIPolicy, RuntimeSpec, TrainingRuntime
 from trainwright.cli.mpirun import find_mpirun
@@ -35,3 +37,37 @@ WITHOUT = {
 @pytest.mark.parametrize("spec", WITHOUT.values(), ids=WITHOUT)
 def test_without_a_launcher_each_node_starts_its_own(spec):
     assert find_mpirun(TrainingRuntime(metadata=ObjectMeta(name="any"), spec=spec)) is None
+
+
+SCRIPT = """\
+import os
+from pathlib import Path
+names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
+rank = next(os.environ[name] for name in names if name in os.environ)
+other = Path("other.txt").read_text()
+os.write(1, f"rank {rank} {other} {os.environ['RATE']}\\n".encode())
+"""
+SHIPPED_BY_IMPLEMENTATION = {"MPICH": "mpich-distributed", "Intel MPI": "intel-mpi-distributed"}
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+def test_a_script_runs_as_ranks_on_all_nodes_of_this_machine(name, tmp_path):
+    """A launcher that used no other node would fail."""
+    implementation = find_implementation(name)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "train.py").write_text(SCRIPT)
+    (tmp_path / "work" / "other.txt").write_text("of the project")
+    program = Program(
+        folder=tmp_path / "work",
+        state=tmp_path / "state",
+        path=implementation.path.split(":"),
+        extra=implementation.environment,
+    )
+    runtime = SHIPPED_BY_IMPLEMENTATION.get(name, "mpi-distributed")
+    options = ("--nodes", "2", "--nproc-per-node", "2", "--env", "RATE=3")
+    said = program.succeed("run", "train.py", "--runtime", runtime, *options)
+    lines = [line.removeprefix("[launcher-0-0] ") for line in said.splitlines()]
+    ranks = sorted(line for line in lines if line.startswith("rank "))
+    assert ranks == [f"rank {rank} of the project 3" for rank in range(4)]
