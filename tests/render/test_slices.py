@@ -13,11 +13,10 @@ EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "example.com/rack"}
 
 
 def sliced(nodes: int, **policies: PodGroupPolicy) -> list[Json]:
-    spec = runtime_spec(
-        replicated_job(),
-        policy=MLPolicy(num_nodes=2, nodes_per_slice=2),
-        metadata={"annotations": EXCLUSIVE},
-    )
+    # A gang is placed whole, and leaders of exclusive topologies before their workers: never both.
+    metadata = {"annotations": EXCLUSIVE} if not policies else None
+    policy = MLPolicy(num_nodes=2, nodes_per_slice=2)
+    spec = runtime_spec(replicated_job(), policy=policy, metadata=metadata)
     given = RuntimeSpec(
         ml_policy=spec.ml_policy, template=spec.template, pod_group_policy=policies.get("gang")
     )

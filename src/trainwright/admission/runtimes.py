@@ -34,7 +34,7 @@ from trainwright.api.trainjob import RuntimeRef, TrainJob, TrainJobSpec
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks import FRAMEWORKS, Framework, find_unsupported, select_frameworks
 from trainwright.frameworks.slices import list_numbering_frameworks
-from trainwright.gang import list_queue_warnings
+from trainwright.gang import list_placement_warnings, list_queue_warnings
 from trainwright.template.layout import build_layout
 from trainwright.template.pod_sets import count_pods
 from trainwright.template.replicated_jobs import (
@@ -93,6 +93,7 @@ def validate_runtime(
         *(str(warning) for warning in findings.warnings),
         *(str(error) for error in find_unsupported(policy, "spec.mlPolicy", frameworks)),
         *list_queue_warnings(spec.pod_group_policy, spec.template.metadata if spec.template else None),
+        *list_placement_warnings(spec.pod_group_policy, spec.template),
         *(str(error) for error in find_unmounted_claims(job_set, JOB_SET_PATH)),
         *_list_warnings(job_set),
         *_list_name_warnings(job_set, policy),

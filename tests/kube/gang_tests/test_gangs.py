@@ -74,6 +74,29 @@ async def test_of_two_jobs_that_fit_one_at_a_time_one_runs_and_the_other_holds_n
         assert await count_placed(people, "second") == 4
 
 
+async def test_a_gang_waits_for_ever_beside_exclusive_placement(
+    people: People, operator_connection: Connection, device: str
+) -> None:
+    """What admission warns about: the leader waits to be placed, and JobSet waits for that."""
+    made = gang_runtime(COSCHEDULED, trainer(ends=False, pod=BY_COSCHEDULING))
+    topology = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "kubernetes.io/hostname"}
+    made["spec"]["template"]["metadata"] = {"annotations": topology}
+    await people.create(made)
+    size = {"numNodes": 2, "resourcesPerNode": needing(device)}
+    async with operating(operator_connection, people.namespace):
+        await people.create(train_job("demo", "gang", trainer=size))
+        await eventually(lambda: _was_tried(people, "demo"))
+
+        async def is_worker_refused() -> bool:
+            events = await people.list("Event")
+            return any("follower pod" in (event.get("message") or "") for event in events)
+
+        await eventually(is_worker_refused)
+        [leader] = await people.until_pods(1)
+        assert leader["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "0"
+        assert await count_placed(people, "demo") == 0
+
+
 async def test_without_a_gang_the_second_job_takes_what_it_cannot_use(
     people: People, operator_connection: Connection, device: str
 ) -> None:
