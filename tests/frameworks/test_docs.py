@@ -15,10 +15,11 @@ from trainwright.api.runtime import ClusterTrainingRuntime
 from trainwright.api.trainjob import TrainJob
 from trainwright.render import render_job_set
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "frameworks"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = [*sorted((DOCS / "frameworks").glob("*.md")), DOCS / "how-to" / "slices.md"]
 BLOCKS = [
     pytest.param(block, id=f"{page.stem} {number}")
-    for page in sorted(PAGES.glob("*.md"))
+    for page in PAGES
     for number, block in enumerate(re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.M | re.S))
     if "kind: TrainJob" in block
 ]
@@ -47,4 +48,4 @@ def test_a_job_to_copy_is_a_job_that_runs(block: str) -> None:
 
 
 def test_every_page_has_one() -> None:
-    assert {str(block.id).split()[0] for block in BLOCKS} == {page.stem for page in PAGES.glob("*.md")}
+    assert {str(block.id).split()[0] for block in BLOCKS} == {page.stem for page in PAGES}
