@@ -150,6 +150,15 @@ def test_following_right_after_the_start_waits_for_the_output(program):
     assert json.loads(lines[0]) == {"source": "node-0-0", "text": "step 0"}
 
 
+def test_a_node_is_a_rank_where_torchrun_starts_none(program):
+    program.write("train.py", "import os\nprint('node', os.environ['JOB_COMPLETION_INDEX'], flush=True)\n")
+    program.succeed("run", "--name", "nodes", "--runtime", "plain", "--nodes", "2", "train.py")
+    assert program.succeed("logs", "nodes", "--rank", "1") == "node 1\n"
+    missing = program.run("logs", "nodes", "--rank", "2")
+    assert missing.returncode == 3
+    assert "nodes has ranks 0, 1" in missing.stderr
+
+
 def test_output_that_is_not_there_is_explained(program):
     program.succeed("run", "--name", "quiet", "--", "true")
     done = program.run("logs", "quiet")

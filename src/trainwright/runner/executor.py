@@ -29,6 +29,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     `host_ports` does for pods, by host name, that have one of their own: `HOST:29500` is theirs.
     `environment` is the environment of whoever submitted or resumed the job; containers inherit it.
     `working_directory` is where containers without `workingDir` start.
+    `node_rank` says which training node the pod is; None where it is part of another step.
     `devices` are the accelerators of this pod by UUID; empty where it has none.
     `extra_environment` is added to every container (progress URL and the like) but gives way to its own.
     """
@@ -44,6 +45,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     claims: Mapping[str, Path] = msgspec.field(default_factory=dict)
     ports: Mapping[int, int] = msgspec.field(default_factory=dict)
     host_ports: Mapping[str, Mapping[int, int]] = msgspec.field(default_factory=dict)
+    node_rank: int | None = None
     devices: tuple[str, ...] = ()
     extra_environment: Mapping[str, str] = msgspec.field(default_factory=dict)
 

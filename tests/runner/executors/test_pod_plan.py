@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -208,6 +209,33 @@ def test_a_sub_path_may_refer_to_variables():
         volumes=[{"name": "v", "emptyDir": {}}],
     )
     assert plan_pod(body, CONTEXT, MACHINE).containers[0].mounts[0].sub_path == "rank-0"
+
+
+SSH = {"volumeMounts": [{"name": "mpi-ssh-auth", "mountPath": "/home/mpiuser/.ssh"}]}
+VOLUMES = [{"name": "mpi-ssh-auth", "emptyDir": {}}, {"name": "mpi-hostfile", "emptyDir": {}}]
+LAUNCHER = {"volumeMounts": [*SSH["volumeMounts"], {"name": "mpi-hostfile", "mountPath": "/etc/mpi"}]}
+NODE_RANKS = {
+    "what a training node runs is that rank": ({}, 3),
+    "torchrun counts processes": (
+        {"env": [{"name": "PET_NPROC_PER_NODE", "value": "2"}, {"name": "PET_NODE_RANK", "value": "3"}]},
+        6,
+    ),
+    "torchrun chooses ranks itself": ({"env": [{"name": "PET_NPROC_PER_NODE", "value": "1"}]}, None),
+    "a container beside it has no rank": ({"name": "proxy"}, None),
+    "nor what serves mpirun": ({"command": ["/usr/sbin/sshd"], **SSH}, None),
+    "nor mpirun, which prints for all": (LAUNCHER, None),
+}
+
+
+@pytest.mark.parametrize(("container", "expected"), NODE_RANKS.values(), ids=NODE_RANKS)
+def test_output_is_that_of_a_rank(container, expected):
+    context = msgspec.structs.replace(CONTEXT, node_rank=3)
+    plan = plan_pod(pod(container, volumes=VOLUMES), context, MACHINE)
+    assert plan.containers[0].rank_base == expected
+
+
+def test_a_pod_that_is_no_training_node_has_no_rank():
+    assert plan_pod(pod(), CONTEXT, MACHINE).containers[0].rank_base is None
 
 
 def test_arguments_without_a_command_are_for_the_image_and_not_run():

@@ -179,8 +179,10 @@ def test_each_rank_has_a_file_of_its_own_and_the_whole_names_them(tmp_path):
     assert (tmp_path / "ranks" / "3.log").read_text() == "b\n"
 
 
-def test_the_only_process_of_a_pod_is_its_rank(tmp_path):
-    output = ContainerOutput(tmp_path / "demo-node-0-1-abcde", "node", Rotation(), rank_base=1, processes=1)
+@pytest.mark.parametrize("processes", [1, None], ids=["of torchrun", "of anything else"])
+def test_the_only_process_of_a_pod_is_its_rank(tmp_path, processes):
+    folder = tmp_path / "demo-node-0-1-abcde"
+    output = ContainerOutput(folder, "node", Rotation(), rank_base=1, processes=processes)
     output.open()
     output.write(b"a\n")
     output.close()

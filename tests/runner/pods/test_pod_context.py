@@ -106,7 +106,7 @@ async def test_the_context_of_a_trainer_pod(lab: Lab) -> None:
         }
     )
 
-    assert await build(lab, pod_of("node", SPEC)) == PodContext(
+    assert await build(lab, pod_of("node", {**SPEC, "hostname": "demo-node-1-0"})) == PodContext(
         folder=lab.paths.job("uid").pod("p"),
         shared_folder=lab.paths.job("uid").shared,
         host_names=("demo-init-0-0", "demo-node-0-0", "demo-node-0-1", "demo-node-1-0", "demo-node-1-1"),
@@ -117,6 +117,7 @@ async def test_the_context_of_a_trainer_pod(lab: Lab) -> None:
         secrets={"key-secret": {"k": b"secret"}},
         claims={"data": lab.paths.volume("default", "data")},
         ports={29500: 20123},
+        node_rank=2,
         devices=("GPU-a",),
         extra_environment={"PROGRESS": "here"},
     )

@@ -21,7 +21,7 @@ def logs(
         typer.Option(
             min=0,
             metavar="R",
-            help="Only this rank; on a cluster this training node. Default: all.",
+            help="Only this rank of torchrun, else this training node, as on a cluster. Default: all.",
             show_default=False,
         ),
     ] = None,
@@ -56,6 +56,13 @@ def logs(
     run_on_target(where, lambda target: _logs(target, target.namespace, name, request, output))
 
 
+# What mpirun starts prints through mpirun.
+_MIXED = (
+    "the output of {name} is that of all its ranks together: leave out --rank. mpirun can mark whose a line "
+    "is: --tag-output with Open MPI 4, --output tag with 5, -prepend-rank with MPICH and Intel MPI"
+)
+
+
 async def _logs(target: Target, namespace: str, name: str, request: LogRequest, output: OutputFormat) -> None:
     from trainwright.api.encoding import build_json
     from trainwright.cli.console import say, write_data
@@ -84,7 +91,18 @@ async def _explain_silence(target: Target, job: TrainJob, request: LogRequest) -
     ranks = await target.list_ranks(job.metadata)
     if rank is not None and ranks and rank not in ranks:
         raise NotFound("Rank", str(rank), f"{job.metadata.name} has ranks {', '.join(map(str, ranks))}")
+    if rank is not None and not ranks and await _has_output(target, job):
+        raise NotFound("Rank", str(rank), _MIXED.format(name=job.metadata.name))
     if request.previous:
         say(f"no container of {job.metadata.name} was restarted in its pod")
     else:
         say(f"{job.metadata.name} is {get_phase(job)} and has printed nothing")
+
+
+async def _has_output(target: Target, job: TrainJob) -> bool:
+    from trainwright.cli.console import say
+    from trainwright.cli.targets import LogRequest
+
+    async for _ in target.read_logs(job, LogRequest(tail=1), say):
+        return True
+    return False

@@ -45,13 +45,17 @@ def iterate_jobs(job_set: JobSet) -> Iterator[tuple[ReplicatedJob, int, str]]:
             yield replicated_job, index, build_job_name(job_set.metadata.name, replicated_job.name, index)
 
 
-def build_host_names(job_set: JobSet) -> tuple[str, ...]:
-    """Return the host names of all pods of a JobSet: by replicated job, then Job, then completion index."""
-    names: list[str] = []
+def iterate_hosts(job_set: JobSet) -> Iterator[tuple[ReplicatedJob, str]]:
+    """Yield the host name of every pod of a JobSet: by replicated job, then Job, then completion index."""
     for replicated_job, _, name in iterate_jobs(job_set):
         spec = replicated_job.template.get("spec") or {}
         count = spec.get("completions")
         if count is None:
             count = get_pod_count(replicated_job)
-        names += [f"{name}-{index}" for index in range(count)]
-    return tuple(names)
+        for index in range(count):
+            yield replicated_job, f"{name}-{index}"
+
+
+def build_host_names(job_set: JobSet) -> tuple[str, ...]:
+    """Return the host names of all pods of a JobSet, in order."""
+    return tuple(host for _, host in iterate_hosts(job_set))

@@ -108,7 +108,8 @@ class RotatingFile:
 class ContainerOutput:
     """The log files of one container, over all its restarts.
 
-    `rank_base` is the global rank of its first process, `processes` how many there are; None where unknown.
+    `rank_base` is the global rank of its first process, None where it has none; `processes` how many torchrun
+    starts, None where it does not.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class ContainerOutput:
         self._whole = RotatingFile(self.path, rotation)
         self._ranks: dict[int, RotatingFile] = {}
         self._splitter = LineSplitter(rank_base or 0)
-        self._only_rank = rank_base if processes == 1 else None
+        self._only_rank = None if self._has_ranks else rank_base
 
     def open(self) -> None:
         """Make the log, so that a container that prints nothing has an empty one."""

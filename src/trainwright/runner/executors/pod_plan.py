@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from trainwright.api.constants import NODE
 from trainwright.api.meta import Json
 from trainwright.api.quantity import QuantityError, parse_quantity
 from trainwright.runner.executor import PodContext
@@ -84,7 +85,8 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One container. `is_sidecar`: an init container that goes on running beside the others.
 
-    `rank_base` is the global rank of its first training process, where torchrun tells ranks apart.
+    `rank_base` is the global rank of its first training process, or the only one where `processes` is None,
+    which is where torchrun does not start them.
     An empty `arguments` means that the pod leaves the program to the image. `remote_start` is its part in an
     MPI job: a server's arguments are those of the sshd that it stands for.
     """
@@ -201,10 +203,18 @@ class _Planner:
             },
             termination_path=container.get("terminationMessagePath") or "/dev/termination-log",
             falls_back_to_logs=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
-            rank_base=find_rank_base(environment, processes),
+            rank_base=find_rank_base(environment, processes) if processes else self._find_rank(container),
             processes=processes,
             remote_start=find_remote_start(container),
         )
+
+    def _find_rank(self, container: Json) -> int | None:
+        """Return the rank of a container that torchrun does not start: one process, as far as can be seen.
+
+        What mpirun starts prints through mpirun, for all ranks at once.
+        """
+        is_rank = container["name"] == NODE and find_remote_start(container) is None
+        return self._context.node_rank if is_rank else None
 
     def _plan_mount(self, mount: Json, environment: Mapping[str, str]) -> VolumeMount:
         name = mount["name"]

@@ -15,15 +15,16 @@ A port without a host (`PET_MASTER_PORT`) is always the job's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from trainwright.api.constants import ANCESTOR_LABEL, ANCESTOR_TRAINER, TRAINER_PORT
-from trainwright.api.jobset import JobSet, ReplicatedJob
+from trainwright.api.constants import TRAINER_PORT
+from trainwright.api.jobset import JobSet
 from trainwright.api.meta import Json
 from trainwright.frameworks.tensorflow import PORT_NAME
-from trainwright.runner.controllers.names import build_host_names, build_job_name
+from trainwright.runner.controllers.names import build_host_names, iterate_hosts
 from trainwright.runner.executors.pod_env import list_names
+from trainwright.runner.pods.training_nodes import is_trainer_step
 
 _HOST_AND_PORT: Final = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]*):(\d+)")
 
@@ -54,22 +55,9 @@ def find_hosts_with_own_port(job_set: JobSet, subdomain: str, port: int) -> list
         if int(number) == port
     }
     named = [host for host in hosts if host in found]
-    first = _find_first_trainer(job_set)
+    first = next((host for job, host in iterate_hosts(job_set) if is_trainer_step(job)), None)
     shares = first if first in named else next(iter(named), None)
     return [host for host in named if host != shares]
-
-
-def is_trainer_step(replicated_job: ReplicatedJob) -> bool:
-    """Say whether a replicated job is the trainer step, or one of its parts: it is labelled so."""
-    labels: Mapping[str, str] = (replicated_job.template.get("metadata") or {}).get("labels") or {}
-    return labels.get(ANCESTOR_LABEL) == ANCESTOR_TRAINER
-
-
-def _find_first_trainer(job_set: JobSet) -> str | None:
-    for replicated_job in job_set.spec.replicated_jobs:
-        if is_trainer_step(replicated_job):
-            return f"{build_job_name(job_set.metadata.name, replicated_job.name, 0)}-0"
-    return None
 
 
 def _iterate_texts(job_set: JobSet) -> Iterator[str]:

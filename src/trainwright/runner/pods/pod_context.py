@@ -26,7 +26,8 @@ from trainwright.runner.controllers.names import build_host_names, get_subdomain
 from trainwright.runner.controllers.volume_claims import CLAIM_KIND
 from trainwright.runner.executor import PodContext
 from trainwright.runner.pods.claim_folders import make_claim_folder
-from trainwright.runner.pods.meeting_points import find_hosts_with_own_port, find_ports, is_trainer_step
+from trainwright.runner.pods.meeting_points import find_hosts_with_own_port, find_ports
+from trainwright.runner.pods.training_nodes import find_node_rank, is_trainer_step
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -64,11 +65,12 @@ class PodContexts:
         labels = metadata.get("labels") or {}
         job_set = await self._get_job_set(namespace, labels.get(JOBSET_NAME, ""))
         subdomain = get_subdomain(job_set) if job_set else spec.get("subdomain") or ""
+        host = spec.get("hostname") or metadata["name"]
         ports = find_ports(job_set) if job_set else [TRAINER_PORT]
         return PodContext(
             folder=job.pod(metadata["name"]),
             shared_folder=job.shared,
-            host_names=build_host_names(job_set) if job_set else (spec.get("hostname") or metadata["name"],),
+            host_names=build_host_names(job_set) if job_set else (host,),
             subdomain=subdomain,
             working_directory=await self._find_working_directory(namespace, job_set),
             environment=self._surroundings.environment,
@@ -77,6 +79,7 @@ class PodContexts:
             claims=await self._make_claims(namespace, spec),
             ports={port: self._get_port(port, "") for port in ports},
             host_ports=self._get_host_ports(job_set, subdomain, ports) if job_set else {},
+            node_rank=find_node_rank(job_set, host) if job_set else None,
             devices=devices,
             extra_environment=self._trainer_environment if _is_trainer(job_set, labels) else {},
         )
