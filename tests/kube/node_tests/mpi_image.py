@@ -1,15 +1,16 @@
 """An image with two MPIs and an ssh server, as users of MPI jobs make one: for tests on the node.
 
 Debian's Open MPI 4 and MPICH live side by side (`mpirun.openmpi`, `mpirun.mpich`). sshd listens on port 2222,
-as root or as `mpiuser`.
+as root or as `mpiuser`; for him it has the configuration of our own images as well.
 """
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Final
 
-from kube.images import build_debian_image
+from kube.images import ROOT, build_debian_image
 
 MPI_IMAGE: Final = "trainwright.test/mpi:1"
 USER_ID: Final = 1000
@@ -39,14 +40,14 @@ UsePAM no
 StrictModes no
 PermitRootLogin prohibit-password
 """
+_SHIPPED_SSHD_CONFIG: Final = ROOT / "deploy/images/ssh/sshd_config"
 _USER: Final = f"mpiuser:x:{USER_ID}:{USER_ID}::/home/mpiuser:/bin/sh\n"
 
 
 def build_mpi_image() -> Path:
     """Return the archive of the image, made where it is not in the cache. Needs a Debian mirror then."""
-    return build_debian_image(
-        MPI_IMAGE, _PACKAGES, repr((_SSH_CONFIG, _SSHD_CONFIG, _USER)), _add_user_and_settings
-    )
+    recipe = repr((_SSH_CONFIG, _SSHD_CONFIG, _USER, _SHIPPED_SSHD_CONFIG.read_text()))
+    return build_debian_image(MPI_IMAGE, _PACKAGES, recipe, _add_user_and_settings)
 
 
 def _add_user_and_settings(root: Path) -> None:
@@ -55,3 +56,4 @@ def _add_user_and_settings(root: Path) -> None:
     (root / "etc/ssh/ssh_config").write_text(_SSH_CONFIG)
     (root / "etc/ssh/mpi_sshd_config").write_text(_SSHD_CONFIG)
     (root / "home/mpiuser/.ssh").mkdir(parents=True)
+    shutil.copyfile(_SHIPPED_SSHD_CONFIG, root / "home/mpiuser/.sshd_config")

@@ -17,9 +17,11 @@ from kube.images import ImageNotBuilt
 from kube.node_tests.mpi_image import MPI_IMAGE, START_SSHD, USER_ID, build_mpi_image
 from kube.node_tests.training import read_log, wait_until
 from kube.operating import operating
+from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.kube.config import load_connection
+from trainwright.runtimes import load_shipped_runtimes
 
 pytest.importorskip("cryptography", reason="NOT TESTED: needs the extra `operator` (cryptography)")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -113,6 +115,19 @@ async def test_mpirun_without_options_runs_ranks_in_all_pods(
     """The runtime is for Open MPI. The launcher is a node, without sshd: it must know itself."""
     await kube.create(build_runtime(namespace, image, user))
     hosts = await run(kube, real_cluster, build_job(namespace, program, nodes=3))
+    assert sorted(hosts) == sorted(["demo-launcher-0-0", "demo-node-0-0", "demo-node-0-1"] * 2)
+
+
+async def test_a_shipped_runtime_runs_with_the_ssh_server_of_our_images(
+    kube: KubeCluster, real_cluster: Cluster, operator: None, namespace: str, image: str
+) -> None:
+    """As the runtime is: the user, the keys, the server's own configuration and its readiness."""
+    shipped = build_object(load_shipped_runtimes()["mpich-distributed"])
+    metadata = {"name": "mpi", "namespace": namespace}
+    await kube.create({**shipped, "kind": "TrainingRuntime", "metadata": metadata})
+    job = build_job(namespace, "mpirun.mpich", nodes=3)
+    job["spec"]["trainer"]["image"] = image
+    hosts = await run(kube, real_cluster, job)
     assert sorted(hosts) == sorted(["demo-launcher-0-0", "demo-node-0-0", "demo-node-0-1"] * 2)
 
 
