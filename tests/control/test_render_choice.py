@@ -10,7 +10,7 @@ from control.builders import runtime, train_job
 from control.lives import resume, suspend
 from control.world import World
 from trainwright.control.lifecycle import Render, RenderChoice
-from trainwright.render import ProgressServer, RenderError, render
+from trainwright.render import AuthorityUnknown, ProgressServer, render
 
 SERVER = ProgressServer(url="https://operator.svc:10443", authority_pem="pem")
 ON: Render = partial(render, progress=SERVER)
@@ -26,6 +26,10 @@ def run(render_with: Render) -> World:
     world.run_pods()
     world.settle()
     return world
+
+
+def refuse(*_: object) -> list[dict[str, object]]:
+    raise AuthorityUnknown("Secret operator/certificate", "ca.crt")
 
 
 def is_reporting(world: World) -> bool:
@@ -62,9 +66,6 @@ def test_a_job_set_that_is_made_anew_is_made_by_the_present_setting() -> None:
 
 
 def test_a_job_that_is_kept_needs_nothing_that_the_present_setting_lacks() -> None:
-    def refuse(*_: object) -> list[dict[str, object]]:
-        raise RenderError([], "Secret operator/certificate")
-
     world = run(SWITCHED_OFF)
     suspend(world)
     world.render = RenderChoice(refuse, (render,))
@@ -72,3 +73,22 @@ def test_a_job_that_is_kept_needs_nothing_that_the_present_setting_lacks() -> No
     world.run_pods()
     world.settle()
     assert (world.status.phase, world.conditions()) == ("Running", {})
+
+
+def test_a_job_whose_pods_could_not_trust_the_server_waits_and_says_why() -> None:
+    world = run(RenderChoice(refuse, (render,)))
+    assert world.of_kind("JobSet") == []
+    cause = world.status.cause
+    assert cause is not None
+    assert (cause.layer, cause.kind, cause.name, cause.reason) == (
+        "TrainJob",
+        "TrainJob",
+        "demo",
+        "ProgressAuthorityUnknown",
+    )
+    assert cause.message.startswith("Secret operator/certificate: data[ca.crt]: ")
+    assert "TrainJobStatus" in cause.hint
+    world.render = SWITCHED_ON
+    world.settle()
+    assert is_reporting(world)
+    assert world.conditions() == {}

@@ -456,7 +456,7 @@ async def test_another_authority_and_a_lost_config_map_reach_the_jobs_that_run(
     assert await people.find("ConfigMap", "waiting-tls-config") is None
 
 
-async def test_nothing_is_written_about_a_job_that_has_what_it_needs(playground: Playground) -> None:
+async def test_a_restart_writes_no_config_map_that_is_there(playground: Playground) -> None:
     people = playground.people
     await start(playground)
     playground.running.stop()
@@ -465,7 +465,7 @@ async def test_nothing_is_written_about_a_job_that_has_what_it_needs(playground:
     async with operating(playground.connection, people.namespace, configuration=configure(port)) as again:
         await people.create(train_job("next"))
         await people.until_pods(1, "next")
-        written = [write for write in again.transport.writes if "demo" in write]
+        written = [write for write in again.transport.writes if "configmaps/demo" in write]
     assert written == []
 
 
@@ -475,7 +475,7 @@ async def test_jobs_wait_for_an_authority_and_say_so(playground: Playground) -> 
     await eventually(lambda: is_unknown(playground))
     await people.create(train_job())
     status = await people.until_status(lambda status: status.get("cause"))
-    assert status["cause"]["reason"] == "RenderFailed"
+    assert status["cause"]["reason"] == "ProgressAuthorityUnknown"
     assert f"Secret {people.namespace}/{CERTIFICATE_SECRET}" in status["cause"]["message"]
     authority = playground.authority.read_text()
     await people.edit({"stringData": {"ca.crt": authority}}, "Secret", CERTIFICATE_SECRET)
@@ -492,7 +492,7 @@ async def is_unknown(ground: Playground) -> bool:
     await ground.people.delete("TrainJob", name)
     await ground.people.until_gone("TrainJob", name)
     await ground.people.until_gone("JobSet", name)
-    return (status.get("cause") or {}).get("reason") == "RenderFailed"
+    return (status.get("cause") or {}).get("reason") == "ProgressAuthorityUnknown"
 
 
 async def test_switching_the_gate_leaves_a_suspended_job_as_it_is(playground: Playground) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from trainwright.control.problem import (
+    AUTHORITY_UNKNOWN,
     CLAIMS_WOULD_BE_DELETED,
     COSCHEDULING_NOT_INSTALLED,
     JOB_SET_NOT_INSTALLED,
@@ -58,6 +59,10 @@ HINTS: Final[dict[str, str]] = {
     SNAPSHOT_UNUSABLE: "restore the ConfigMap, or delete it to take the runtime as it is now",
     SNAPSHOT_LOST: "restore the ConfigMap from a backup, or delete the TrainJob and create it again",
     RENDER_FAILED: "correct the field in the runtime, or in the TrainJob while it is suspended",
+    AUTHORITY_UNKNOWN: (
+        "whoever runs the operator has to put the CA of its certificate into the Secret, or turn the feature "
+        "gate TrainJobStatus off; the job goes on by itself then"
+    ),
     "TrainingRuntimeNotSupported": (
         "spec.runtimeRef must name a TrainingRuntime or ClusterTrainingRuntime of trainer.kubeflow.org"
     ),

@@ -35,6 +35,7 @@ from trainwright.control.children import build_write
 from trainwright.control.directives import are_applied, are_only_added, build_marked
 from trainwright.control.gang import build_gang_deletion
 from trainwright.control.problem import (
+    AUTHORITY_UNKNOWN,
     CLAIMS_WOULD_BE_DELETED,
     NAME_TAKEN,
     OWN_REASONS,
@@ -47,7 +48,7 @@ from trainwright.control.problem import (
 )
 from trainwright.control.snapshot import build_snapshot, hash_runtime
 from trainwright.control.view import View, describe_owner, is_job_finished
-from trainwright.render import RenderError, may_keep
+from trainwright.render import AuthorityUnknown, RenderError, may_keep
 
 # On a JobSet: the generation at which its unfinished Jobs were deleted. Suspending raises the generation, so
 # the value names one suspension; Jobs that JobSet makes again afterwards are left alone. (A Job itself does
@@ -344,7 +345,7 @@ def _render(view: View, runtime: Runtime, render: Render) -> list[Json] | Proble
     except RenderError as error:
         is_runtimes_fault = error.source.startswith(runtime.kind)
         return Problem(
-            reason=RENDER_FAILED,
+            reason=AUTHORITY_UNKNOWN if isinstance(error, AuthorityUnknown) else RENDER_FAILED,
             message=f"{error.source}: " + "; ".join(str(field_error) for field_error in error.errors),
             layer="Runtime" if is_runtimes_fault else TRAIN_JOB,
             kind=runtime.kind if is_runtimes_fault else TRAIN_JOB,

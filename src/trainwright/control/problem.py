@@ -26,6 +26,7 @@ SNAPSHOT_LOST: Final = "SnapshotLost"
 NAME_TAKEN: Final = "NameTaken"
 RENDER_FAILED: Final = "RenderFailed"
 CLAIMS_WOULD_BE_DELETED: Final = "ClaimsWouldBeDeleted"
+AUTHORITY_UNKNOWN: Final = "ProgressAuthorityUnknown"
 OWN_REASONS: Final = frozenset(
     {
         RUNTIME_NOT_FOUND,
@@ -34,6 +35,7 @@ OWN_REASONS: Final = frozenset(
         NAME_TAKEN,
         RENDER_FAILED,
         CLAIMS_WOULD_BE_DELETED,
+        AUTHORITY_UNKNOWN,
     }
 )
 

@@ -26,7 +26,6 @@ from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.kube.resources import RESOURCES
 from trainwright.cluster.kube.transport import Transport
 from trainwright.control.lifecycle import Render, RenderChoice
-from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks import Framework
 from trainwright.operator.caches import Caches
 from trainwright.operator.configuration import Configuration
@@ -37,7 +36,7 @@ from trainwright.operator.progress_authority import Authority, AuthorityControll
 from trainwright.operator.progress_reports import ProgressReports
 from trainwright.operator.progress_server import StatusServer
 from trainwright.operator.servers import Server
-from trainwright.render import ProgressServer, RenderError
+from trainwright.render import AuthorityUnknown, ProgressServer
 from trainwright.render import render as render_train_job
 
 GATE: Final = "TrainJobStatus"
@@ -64,11 +63,7 @@ def build_render(
 
     def render_reporting(job: TrainJob, runtime: Runtime) -> list[Json]:
         if authority.pem is None:
-            detail = "required by the feature gate TrainJobStatus: pods trust the progress server by it"
-            raise RenderError(
-                [FieldError(path=f"data[{AUTHORITY_KEY}]", rule=Rule.REQUIRED, detail=detail)],
-                str(authority.secret),
-            )
+            raise AuthorityUnknown(str(authority.secret), AUTHORITY_KEY)
         return plain(job, runtime, progress=ProgressServer(url=url, authority_pem=authority.pem))
 
     return RenderChoice(render_reporting, (plain,))
