@@ -31,11 +31,32 @@ def test_what_is_printed_is_what_would_be_applied(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
+    ("names", "runtimes"),
+    [
+        ("torch-distributed, plain", ["torch-distributed", "plain"]),
+        ("plain,plain", ["plain"]),
+        ("none", []),
+    ],
+)
+def test_runtimes_can_be_chosen(program: Program, names: str, runtimes: list[str]) -> None:
+    printed = program.succeed("install", "--runtimes", names)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    objects = list(yaml.load_all(printed, loader))
+    found = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "ClusterTrainingRuntime"]
+    assert found == runtimes
+    assert objects[: -len(runtimes) or None] == build_installation(InstallSettings(), [])
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (("install", "-n", "Not_A_Name"), "--namespace: "),
         (("install", "--feature-gates", "Nope=true"), "'Nope' is not known"),
         (("install", "--replicas", "0"), "--replicas"),
+        (
+            ("install", "--runtimes", "plain,torch-distribute"),
+            "'torch-distribute' does not come with trainwright; use one of torch-distributed, or none",
+        ),
     ],
 )
 def test_wrong_usage_is_told(program: Program, words: tuple[str, ...], said: str) -> None:

@@ -9,6 +9,8 @@ import typer
 from trainwright.cli.cluster_options import Apply, Context
 
 if TYPE_CHECKING:
+    from trainwright.api.meta import Json
+    from trainwright.api.runtime import ClusterTrainingRuntime
     from trainwright.cluster.kube.transport import Transport
     from trainwright.manifests.settings import InstallSettings
 
@@ -39,6 +41,15 @@ def install(
             "--public-read/--no-public-read", help="Let every user of the cluster list cluster runtimes."
         ),
     ] = True,
+    runtimes: Annotated[
+        str | None,
+        typer.Option(
+            "--runtimes",
+            help="Names of shipped runtimes, with commas between them, or none. Default: all of them.",
+            metavar="NAMES",
+            show_default=False,
+        ),
+    ] = None,
     context: Context = None,
     replace: Annotated[
         bool,
@@ -55,10 +66,14 @@ def install(
 
     Prints YAML, for kubectl or for a repository. With --apply everything is applied to the cluster: the
     namespace, the kinds, rights, operator, webhooks and the shipped runtimes; JobSet must be there. Applying
-    again changes nothing.
+    again changes nothing; runtimes that are there and not named any more stay.
     """
+    from trainwright.api.encoding import build_object
     from trainwright.api.names import explain_label
+    from trainwright.api.writing import build_yaml
+    from trainwright.cli.console import write_data
     from trainwright.errors import UsageError
+    from trainwright.manifests.installation import build_installation
     from trainwright.manifests.settings import DEFAULT_IMAGE, InstallSettings
     from trainwright.operator.feature_gates import parse_feature_gates
 
@@ -71,35 +86,44 @@ def install(
         feature_gates=parse_feature_gates(feature_gates),
         public_read=public_read,
     )
+    objects = build_installation(settings, [build_object(one) for one in _choose_runtimes(runtimes)])
     if apply:
-        _apply_to_cluster(settings, context, replace=replace, wait_seconds=timeout if wait else None)
+        wait_seconds = timeout if wait else None
+        _apply_to_cluster(settings, objects, context, replace=replace, wait_seconds=wait_seconds)
     else:
-        _print(settings)
+        write_data(build_yaml(objects))
 
 
-def _print(settings: InstallSettings) -> None:
-    from trainwright.api.writing import build_yaml
-    from trainwright.cli.console import write_data
-
-    write_data(build_yaml(_build_objects(settings)))
-
-
-def _build_objects(settings: InstallSettings) -> list[dict[str, object]]:
-    from trainwright.api.encoding import build_object
-    from trainwright.manifests.installation import build_installation
+def _choose_runtimes(names: str | None) -> list[ClusterTrainingRuntime]:
+    """Return the shipped runtimes of these names. Raises UsageError where there is none of a name."""
+    from trainwright.cli.finding import find_near_names
+    from trainwright.errors import UsageError
     from trainwright.runtimes import load_shipped_runtimes
 
-    return build_installation(settings, [build_object(one) for one in load_shipped_runtimes().values()])
+    shipped = load_shipped_runtimes()
+    if names is None:
+        return list(shipped.values())
+    chosen = [] if names.strip() == "none" else [name.strip() for name in names.split(",")]
+    for name in chosen:
+        if name not in shipped:
+            near = find_near_names(name, shipped) or list(shipped)
+            raise UsageError(
+                f"--runtimes: {name!r} does not come with trainwright; use one of {', '.join(near)}, or none"
+            )
+    return [shipped[name] for name in dict.fromkeys(chosen)]
 
 
 def _apply_to_cluster(
-    settings: InstallSettings, context: str | None, *, replace: bool, wait_seconds: float | None
+    settings: InstallSettings,
+    objects: list[Json],
+    context: str | None,
+    *,
+    replace: bool,
+    wait_seconds: float | None,
 ) -> None:
     from trainwright.cli.cluster_session import run_on_cluster
     from trainwright.cli.console import say
     from trainwright.operator.install import apply_installation, check_cluster, wait_until_ready
-
-    objects = _build_objects(settings)
 
     async def work(transport: Transport) -> None:
         await check_cluster(transport, settings, objects, replace=replace)
