@@ -22,6 +22,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `folder` is the pod's own folder in the state directory (`cluster.local.paths`), for logs and volumes;
     `shared_folder` one that all pods of the job can reach, where processes of one start some in another.
+    `mount_points` is one by which all pods on this machine know of mount points that they share.
     `host_names` are those of all pods of the JobSet, in order (`demo-node-0-0`), `subdomain` their domain.
     `config_maps` and `secrets` map name -> key -> content, for those that the pod names and that exist.
     `claims` maps the name of a PersistentVolumeClaim to the folder that stands for it.
@@ -36,6 +37,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: Path
     shared_folder: Path
+    mount_points: Path
     host_names: tuple[str, ...]
     subdomain: str
     working_directory: Path

@@ -47,6 +47,7 @@ def context(folder: Path, **fields: Any) -> PodContext:
     defaults: dict[str, Any] = {
         "folder": folder,
         "shared_folder": folder.parent / "shared",
+        "mount_points": folder.parent / "mount-points",
         "host_names": ("demo-node-0-0", "demo-node-0-1"),
         "subdomain": "demo",
         "working_directory": folder.parent,

@@ -68,6 +68,20 @@ def test_in_a_folder_with_data_the_mount_point_is_made_on_the_host(tmp_path, sou
     )
 
 
+def test_the_mount_point_of_another_pod_is_used_too(tmp_path, source):
+    """With the folders that were made for it, also where this pod would have no reason to keep them."""
+    (tmp_path / "work" / "cache").mkdir(parents=True)
+    target = f"{tmp_path}/work/cache"
+    theirs = {f"{tmp_path}/work", target}
+    layout = build_mount_operations(
+        [Mount(source=source, target=target)], ROOT, is_mount_point=theirs.__contains__
+    )
+    assert layout == MountLayout(
+        operations=(("bind", target, str(source)),),
+        mount_points=(MountPoint(f"{tmp_path}/work"), MountPoint(target)),
+    )
+
+
 def test_a_file_gets_a_file_as_its_mount_point(tmp_path, source):
     target = f"{tmp_path}/file"
     layout = build_mount_operations([Mount(source=source / "file", target=target)], ROOT)

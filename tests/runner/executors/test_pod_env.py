@@ -44,6 +44,7 @@ def context(**fields):
     defaults = {
         "folder": Path("/pod"),
         "shared_folder": Path("/shared"),
+        "mount_points": Path("/mount-points"),
         "host_names": ("demo-node-0-0", "demo-node-0-1"),
         "subdomain": "demo",
         "working_directory": Path("/work"),

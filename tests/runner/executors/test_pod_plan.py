@@ -27,6 +27,7 @@ MACHINE = Machine(cpus=8, memory_bytes=1 << 30)
 CONTEXT = PodContext(
     folder=Path("/state/pod"),
     shared_folder=Path("/state/shared"),
+    mount_points=Path("/state/mount-points"),
     host_names=("demo-node-0-0",),
     subdomain="demo",
     working_directory=Path("/work"),

@@ -285,6 +285,35 @@ async def test_a_mount_point_among_ones_own_files_hides_nothing(namespaces, fold
     assert [path.name for path in work.iterdir()] == ["result"]
 
 
+async def test_the_mount_point_of_two_pods_goes_with_the_second(namespaces, folder, tmp_path):
+    """A short and a long pod mount their own volumes at a path that the host does not have.
+
+    1. Both run. 2. The short one ends. 3. The long one still has its volume. 4. It ends, and the path goes.
+    """
+    work = tmp_path / "work"
+    work.mkdir()
+    script = (
+        f"echo $0 > {work}/a/b/name; echo up > {work}/$0; while [ ! -e {work}/go-$0 ]; do sleep 0.01; done; "
+    )
+    runs = {}
+    for name in ("short", "long"):
+        body = shell("", volumeMounts=[{"name": "scratch", "mountPath": f"{work}/a/b"}])
+        body["command"] = ["sh", "-c", f"{script} cat {work}/a/b/name", name]
+        runs[name] = await namespaces.start(
+            pod(body, name=f"demo-{name}-0-0-abcde", volumes=[{"name": "scratch", "emptyDir": {}}]),
+            context(folder.parent / name, working_directory=work, mount_points=tmp_path / "mount-points"),
+        )
+    for name in runs:
+        assert await until_exists(work / name) == "up\n"
+    assert list((work / "a" / "b").iterdir()) == []
+    for name, left in {"short": ["a"], "long": []}.items():
+        (work / f"go-{name}").touch()
+        assert (await end(runs[name])).phase == "Succeeded"
+        assert read_log(folder.parent / name) == f"{name}\n"
+        assert [path.name for path in work.iterdir() if path.is_dir()] == left
+    assert list((tmp_path / "mount-points").iterdir()) == []
+
+
 async def test_memory_is_limited_and_private(namespaces, folder):
     body = shell(
         "head -c 3000000 /dev/zero > /dev/shm/big || echo full; df --output=size /dev/shm | tail -1",

@@ -109,6 +109,7 @@ async def test_the_context_of_a_trainer_pod(lab: Lab) -> None:
     assert await build(lab, pod_of("node", {**SPEC, "hostname": "demo-node-1-0"})) == PodContext(
         folder=lab.paths.job("uid").pod("p"),
         shared_folder=lab.paths.job("uid").shared,
+        mount_points=lab.paths.mount_points,
         host_names=("demo-init-0-0", "demo-node-0-0", "demo-node-0-1", "demo-node-1-0", "demo-node-1-1"),
         subdomain="demo",
         working_directory=lab.work,

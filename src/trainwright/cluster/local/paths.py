@@ -12,6 +12,7 @@
     pods/<pod name>/<container>.log    plus .1 ... after rotation
     pods/<pod name>/ranks/<rank>.log   one per rank, where the framework tells them apart
     shared/<host name>.socket    by which mpirun starts programs in that pod, mode 0600
+  mount-points/<hash>            held (flock) by the pods that mount something at one path of the host
   python/<hash>/                 what jobs may import of trainwright (`progress`), on their PYTHONPATH
   volumes/<namespace>/<claim>/   what a PersistentVolumeClaim holds
 """
@@ -38,6 +39,11 @@ class StatePaths(msgspec.Struct, frozen=True):
     def jobs(self) -> Path:
         """One folder per TrainJob uid."""
         return self.root / "jobs"
+
+    @property
+    def mount_points(self) -> Path:
+        """One lock file per path of the host that was made for pods to mount something there."""
+        return self.root / "mount-points"
 
     @property
     def python(self) -> Path:

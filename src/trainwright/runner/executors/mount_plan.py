@@ -15,7 +15,7 @@ list of primitive operations that `pod_init` performs in the container's mount n
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +47,8 @@ class MountPoint(msgspec.Struct, frozen=True):
 class MountLayout(msgspec.Struct, frozen=True, kw_only=True):
     """What `pod_init` does, in order; `new_root` is None where the host's root serves.
 
-    `mount_points` are to be made on the host before, and removed after if still empty, deepest last.
+    `mount_points` are to be made on the host before, and removed after if still empty, deepest last
+    (`executors.mount_points`).
     """
 
     operations: tuple[tuple[str, ...], ...] = ()
@@ -59,24 +60,34 @@ class MountError(Exception):
     """A volume cannot be mounted where the pod wants it; the message is for the user."""
 
 
-def build_mount_operations(mounts: Iterable[Mount], new_root: Path, kept: Sequence[Path] = ()) -> MountLayout:
+def build_mount_operations(
+    mounts: Iterable[Mount],
+    new_root: Path,
+    kept: Sequence[Path] = (),
+    is_mount_point: Callable[[str], bool] = lambda _: False,
+) -> MountLayout:
     """Return the operations that bring the mounts about; `kept` are folders where this user keeps data.
 
-    `new_root` is an existing empty folder. A later mount at the same path hides the earlier one.
+    `new_root` is an existing empty folder. A later mount at the same path hides the earlier one. Paths that
+    `is_mount_point` of another pod count as not there: this pod uses them, too.
     Raises MountError where a mount path, or a directory on its way, is a file or the other way round.
     """
     resolved = sorted(
         ((os.path.realpath(mount.target), mount) for mount in mounts), key=lambda item: item[0].count("/")
     )
+
+    def is_there(path: str | Path) -> bool:
+        return os.path.lexists(path) and not is_mount_point(str(path))
+
     opened: set[str] = set()
     mount_points: dict[str, MountPoint] = {}
     for target, mount in resolved:
-        if _enclosing(target, [other for other, _ in resolved]) or os.path.lexists(target):
+        if _enclosing(target, [other for other, _ in resolved]) or is_there(target):
             continue
-        existing = _deepest_existing(target)
+        existing = next(parent for parent in Path(target).parents if is_there(parent))
         if not existing.is_dir():
             raise MountError(f"cannot mount at {mount.target}: {existing} is not a directory")
-        if _keeps_data(existing, kept):
+        if _keeps_data(existing, kept) or is_mount_point(target):
             for point in _missing_points(existing, Path(target), is_file=_is_file(mount)):
                 mount_points.setdefault(point.path, point)
         else:
@@ -149,10 +160,6 @@ def _is_file(mount: Mount) -> bool:
 def _enclosing(target: str, targets: Iterable[str]) -> bool:
     """Say whether the target lies inside another one."""
     return any(target.startswith(other.rstrip("/") + "/") for other in targets if other != target)
-
-
-def _deepest_existing(target: str) -> Path:
-    return next(parent for parent in Path(target).parents if os.path.lexists(parent))
 
 
 def _keeps_data(directory: Path, kept: Iterable[Path]) -> bool:

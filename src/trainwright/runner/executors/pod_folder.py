@@ -34,6 +34,7 @@ from trainwright.runner.executors.mount_plan import (
     MountPoint,
     build_mount_operations,
 )
+from trainwright.runner.executors.mount_points import MountPoints, remove_unused
 from trainwright.runner.executors.mpi_pod import SSH_AUTH_VOLUME, RemoteStart, build_client_environment
 from trainwright.runner.executors.pod_plan import (
     CONFIG_ERROR,
@@ -74,6 +75,8 @@ class _HostPaths(msgspec.Struct):
 
     temporary: str
     shared_memory: str = ""
+    # Where pods know of mount points that they share.
+    known_mount_points: str = ""
     mount_points: list[MountPoint] = msgspec.field(default_factory=list)
     links: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -87,7 +90,10 @@ class PodFolder:
         self._context = context
         self._isolation = isolation
         self._volumes = {volume.name: volume for volume in plan.volumes}
-        self._host_paths = _HostPaths(temporary=str(_name_temporary(context, plan.uid)))
+        self._mount_points = MountPoints(context.mount_points)
+        self._host_paths = _HostPaths(
+            temporary=str(_name_temporary(context, plan.uid)), known_mount_points=str(context.mount_points)
+        )
         self.remote_hosts = RemoteHosts(context.shared_folder, plan.host_name)
 
     def prepare(self) -> None:
@@ -152,6 +158,7 @@ class PodFolder:
     def remove(self) -> None:
         """Remove all but the logs."""
         self.remote_hosts.withdraw()
+        self._mount_points.release()
         remove_leftovers(self.path)
 
     def _choose_shared_memory(self) -> str:
@@ -197,7 +204,7 @@ class PodFolder:
         kept = [Path(container.working_directory), self._context.working_directory]
         kept += [Path(home)] if (home := container.environment.get("HOME")) else []
         try:
-            layout = build_mount_operations(mounts, self.path / "root", kept)
+            layout = build_mount_operations(mounts, self.path / "root", kept, self._mount_points.is_ours)
         except MountError as error:
             raise CannotStart("CreateContainerError", str(error)) from error
         self._make_mount_points(layout)
@@ -277,9 +284,10 @@ class PodFolder:
         try:
             for parent in reversed(target.parents):
                 if not parent.exists():
-                    self._host_paths.mount_points.append(MountPoint(str(parent)))
+                    point = MountPoint(str(parent))
+                    self._host_paths.mount_points.append(point)
                     self._record()
-                    parent.mkdir()
+                    self._mount_points.use(point)
             self._host_paths.links[str(target)] = str(source)
             self._record()
             target.symlink_to(source)
@@ -297,10 +305,7 @@ class PodFolder:
         for point in layout.mount_points:
             self._host_paths.mount_points.append(point)
             self._record()
-            if point.is_file:
-                Path(point.path).touch()
-            else:
-                Path(point.path).mkdir(exist_ok=True)
+            self._mount_points.use(point)
 
     def _termination_file(self, container: ContainerPlan) -> Path:
         return self.path / f"{container.name}.termination"
@@ -326,13 +331,7 @@ def remove_leftovers(folder: Path) -> None:
             with contextlib.suppress(OSError):
                 if os.readlink(link) == target:  # noqa: PTH115 (as it was written, not normalised)
                     Path(link).unlink()
-        for point in reversed(paths.mount_points):
-            with contextlib.suppress(OSError):
-                path = Path(point.path)
-                if not point.is_file:
-                    path.rmdir()
-                elif path.stat().st_size == 0:
-                    path.unlink()
+        remove_unused(Path(paths.known_mount_points), paths.mount_points)
         shutil.rmtree(paths.temporary, ignore_errors=True)
         if paths.shared_memory:
             shutil.rmtree(paths.shared_memory, ignore_errors=True)

@@ -70,6 +70,7 @@ class PodContexts:
         return PodContext(
             folder=job.pod(metadata["name"]),
             shared_folder=job.shared,
+            mount_points=self._paths.mount_points,
             host_names=build_host_names(job_set) if job_set else (host,),
             subdomain=subdomain,
             working_directory=await self._find_working_directory(namespace, job_set),
