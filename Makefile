@@ -41,6 +41,11 @@ MPI_ENVS := export TRAINWRIGHT_OPENMPI_ENV="$$(scripts/environment mpi-openmpi)"
 	TRAINWRIGHT_MPICH_ENV="$$(scripts/environment mpi-mpich)" \
 	TRAINWRIGHT_INTEL_MPI_ENV="$$(scripts/environment mpi-intel)"
 
+# What only `make test-full` trains with, for its size or the time that it takes.
+FULL_ENVS := export TRAINWRIGHT_SDK_ENV=$$(scripts/environment sdk) \
+	TRAINWRIGHT_DEEPSPEED_ENV=$$(scripts/environment deepspeed) \
+	TRAINWRIGHT_TENSORFLOW_ENV=$$(scripts/environment tensorflow)
+
 # With Go, tests run against a real Kubernetes control plane; without it they say loudly that they did not.
 PYTEST_ALL := train=$$(scripts/environment train) && frameworks=$$(scripts/environment frameworks) && \
 	$(MPI_ENVS) && \
@@ -55,7 +60,7 @@ test: .venv/ready
 	@$(PYTEST_ALL) -m 'not node'
 
 test-full: .venv/ready
-	@scripts/system-packages && export TRAINWRIGHT_SDK_ENV=$$(scripts/environment sdk) && $(PYTEST_ALL)
+	@scripts/system-packages && $(FULL_ENVS) && $(PYTEST_ALL)
 
 bench: .venv/ready
 	@train=$$(scripts/environment train) && TRAINWRIGHT_TRAIN_ENV=$$train $(BIN)/python benchmarks/run.py

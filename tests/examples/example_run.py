@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import yaml
 from cli.program import Program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+_HEAVY = ("DEEPSPEED", "TENSORFLOW")
 # A bound, not an expectation: what an example does in seconds takes long beside other tests on two cores.
 PATIENCE_SECONDS = 200
 
@@ -22,13 +24,15 @@ PATIENCE_SECONDS = 200
 class ExampleRun:
     """Applies the files of one example, and tells what became of their jobs."""
 
-    def __init__(self, program: Program, folder: Path, environment: Path) -> None:
+    patience_seconds = PATIENCE_SECONDS
+
+    def __init__(self, program: Program, folder: Path, environments: Sequence[Path]) -> None:
         self.folder = folder
-        self.environment = environment
+        self.environment = environments[0]
         self.checkpoints = program.state.parent / "checkpoints"
         self._program = program
         program.folder = folder
-        program.path = (str(environment / "bin"), "/usr/bin", "/bin")
+        program.path = (*(str(environment / "bin") for environment in environments), "/usr/bin", "/bin")
         program.extra |= {"CHECKPOINT_DIR": str(self.checkpoints)}
 
     def apply(self, file: str = "trainjob.yaml", **changes: Any) -> str:
@@ -45,7 +49,7 @@ class ExampleRun:
 
     def finish(self, name: str) -> str:
         """Wait until the job is complete, and return what its pods printed."""
-        seconds = PATIENCE_SECONDS
+        seconds = self.patience_seconds
         words = ("wait", name, "--for", "complete", "--timeout", f"{seconds}s")
         done = self._program.run(*words, seconds=seconds + 30)
         logs = self.read_logs(name)
@@ -81,6 +85,10 @@ class ExampleRun:
         """Run another command."""
         return self._program.succeed(*words)
 
+    def try_to(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run another command, which may fail."""
+        return self._program.run(*words)
+
     def python(self, code: str) -> str:
         """Run code in the environment of the training, in the example's folder."""
         return subprocess.check_output(
@@ -89,9 +97,10 @@ class ExampleRun:
 
 
 def find_environment(name: str) -> Path:
-    """Return the environment that `make test` has made with `scripts/environment NAME`; skips, loudly."""
-    variable = f"TRAINWRIGHT_{name.upper().replace('-', '_')}_ENV"
+    """Return the environment of this name that `make` has installed for the tests; skips, loudly."""
+    variable = f"TRAINWRIGHT_{name}_ENV"
     chosen = os.environ.get(variable)
     if not chosen:
-        pytest.skip(f"NOT TESTED: `make test` sets {variable} and installs it where it can")
+        goal = "make test-full" if name in _HEAVY else "make test"
+        pytest.skip(f"NOT TESTED: `{goal}` sets {variable} and installs it where it can")
     return Path(chosen)

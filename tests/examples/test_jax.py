@@ -9,7 +9,7 @@ from examples.example_run import ExampleRun
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
 EXAMPLE = "jax"
-ENVIRONMENT = "frameworks"
+ENVIRONMENTS = ("FRAMEWORKS",)
 
 
 def test_two_processes_end_with_the_same_parameters(example: ExampleRun) -> None:

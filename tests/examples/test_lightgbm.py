@@ -9,7 +9,7 @@ from examples.example_run import ExampleRun
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
 EXAMPLE = "lightgbm"
-ENVIRONMENT = "frameworks"
+ENVIRONMENTS = ("FRAMEWORKS",)
 
 
 def test_two_nodes_grow_the_same_trees_as_good_as_those_of_one(example: ExampleRun) -> None:

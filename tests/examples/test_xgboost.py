@@ -9,7 +9,7 @@ from examples.example_run import ExampleRun
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
 EXAMPLE = "xgboost"
-ENVIRONMENT = "frameworks"
+ENVIRONMENTS = ("FRAMEWORKS",)
 
 HALF = """
 import xgboost as xgb
