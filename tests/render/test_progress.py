@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
 
+from render.strategies import runtime_specs, train_jobs
 from template.builders import container, replicated_job, runtime, runtime_spec, train_job
-from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME
+from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, TEMPLATE_HASH_ANNOTATION
 from trainwright.api.meta import Json
-from trainwright.api.runtime import Runtime
-from trainwright.api.trainjob import Trainer
+from trainwright.api.runtime import Runtime, RuntimeSpec
+from trainwright.api.trainjob import Trainer, TrainJob
 from trainwright.render import ProgressServer, render, render_authority
 from trainwright.runtimes import load_shipped_runtimes
 
@@ -151,6 +153,30 @@ def test_with_every_shipped_runtime_exactly_one_step_reports(name: str) -> None:
         one["name"] for one in job_set["spec"]["replicatedJobs"] if WHERE in msgspec.json.encode(one).decode()
     ]
     assert len(reporting) == 1
+
+
+@given(train_jobs(), runtime_specs())
+def test_nothing_but_the_report_is_added(job: TrainJob, spec: RuntimeSpec) -> None:
+    """Without the ConfigMap, the variables and the volume a job is what it is without a server."""
+    after = render(job, runtime(spec), progress=SERVER)
+    label = AUTHORITY["metadata"]["labels"]
+    rest = [obj for obj in after if obj["metadata"].get("labels") != label]
+    assert len(rest) == len(after) - 1
+    assert strip(rest) == strip(render(job, runtime(spec)))
+
+
+def strip(value: Any) -> Any:
+    """Drop what lets a pod report, lists and maps that held nothing else, and the hash of all that."""
+    if isinstance(value, dict):
+        stripped = {key: strip(item) for key, item in value.items() if key != TEMPLATE_HASH_ANNOTATION}
+        return {key: item for key, item in stripped.items() if item not in ([], {})}
+    if isinstance(value, list):
+        return [strip(item) for item in value if not _is_added(item)]
+    return value
+
+
+def _is_added(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("name") in {VOLUME["name"], *(entry["name"] for entry in ENV)}
 
 
 def _refer_to(name: str) -> Any:

@@ -41,7 +41,7 @@ def _rule(group: str, resources: str, *verbs: str, names: tuple[str, ...] = ()) 
 
 
 OPERATOR_RULES: Final[tuple[Json, ...]] = (
-    # Snapshots of runtimes; the peer's are read.
+    # Snapshots of runtimes, of which the peer's are read, and what jobs have beside their JobSets.
     _rule("", "configmaps", *_READ, "create", "delete", "patch"),
     # Keys of jobs are made once. They are neither listed nor watched, so that none is kept in memory.
     _rule("", "secrets", "create", "get"),
@@ -79,7 +79,7 @@ OPERATOR_RULES: Final[tuple[Json, ...]] = (
         "update",
         names=(VALIDATING_CONFIGURATION,),
     ),
-    # Who asks for metrics.
+    # Who asks for metrics, and whose pod reports progress.
     _rule("authentication.k8s.io", "tokenreviews", "create"),
     _rule("authorization.k8s.io", "subjectaccessreviews", "create"),
 )
