@@ -19,7 +19,10 @@ import pytest
 
 from kube.control_plane import ControlPlane, find_free_ports
 from kube.operating import SILENT, People, Running, eventually, operating, runtime, train_job
+from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json
+from trainwright.api.runtime import TrainingRuntime
+from trainwright.api.trainjob import TrainJob
 from trainwright.cluster.kube.config import Connection
 from trainwright.manifests.names import CERTIFICATE_SECRET
 from trainwright.operator.configuration import (
@@ -29,6 +32,7 @@ from trainwright.operator.configuration import (
     WebhookSettings,
 )
 from trainwright.progress.endpoint import Endpoint, Refused, Unavailable
+from trainwright.render import ProgressServer, render
 
 ACCOUNT = "trainer"
 PATIENT = 60.0
@@ -210,6 +214,22 @@ async def test_a_pod_reports_with_what_it_was_given(playground: Playground) -> N
         if "f:trainerStatus" in str(entry["fieldsV1"])
     }
     assert managers == {"trainer-status": "Apply"}
+
+
+async def test_a_job_is_rendered_offline_as_the_operator_does_it(playground: Playground) -> None:
+    people = playground.people
+    await start(playground)
+    found = {kind: await people.find(kind, name) for kind, name in (("TrainJob", "demo"), ("JobSet", "demo"))}
+    template = await people.find("TrainingRuntime", "plain")
+    assert template is not None
+    host = f"kubeflow-trainer-controller-manager.{people.namespace}.svc:{playground.port}"
+    [offline] = render(
+        parse_object(found["TrainJob"] or {}, TrainJob),
+        parse_object(template, TrainingRuntime),
+        progress=ProgressServer(url=f"https://{host}"),
+    )
+    applied = (found["JobSet"] or {})["metadata"]["annotations"]
+    assert offline["metadata"]["annotations"] == applied
 
 
 async def test_a_report_replaces_the_one_before_as_a_whole(playground: Playground) -> None:
