@@ -288,6 +288,33 @@ def test_processes_and_threads_are_shared_out_among_the_pods(processes, devices,
     assert (environment["PET_NPROC_PER_NODE"], environment["OMP_NUM_THREADS"]) == (count, threads)
 
 
+IN_SLICES = {
+    "TRAINWRIGHT_SLICE_INDEX": "1",
+    "PET_NNODES": "4",
+    "PET_NPROC_PER_NODE": "2",
+    "PET_RDZV_BACKEND": "c10d",
+    "PET_RDZV_ENDPOINT": "demo-node-0-0.demo:29500",
+}
+
+
+def test_nodes_in_slices_are_told_the_rank_that_is_known_here():
+    environment = environment_of(values(**IN_SLICES), WITHOUT_NAMES, node_rank=3)
+    assert (environment["PET_NODE_RANK"], environment["PET_RDZV_BACKEND"]) == ("3", "static")
+    assert environment["PET_RDZV_ENDPOINT"] == "127.0.0.1:41000"
+    assert find_rank_base(environment, 2) == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "node_rank"),
+    [({"PET_NNODES": "2:4"}, 3), ({}, None)],
+    ids=["a range of nodes", "a step that does not train"],
+)
+def test_else_nodes_in_slices_are_numbered_by_torchrun(changes, node_rank):
+    environment = environment_of(values(**{**IN_SLICES, **changes}), node_rank=node_rank)
+    assert "PET_NODE_RANK" not in environment
+    assert environment["PET_RDZV_BACKEND"] == "c10d"
+
+
 def test_devices_are_named_and_none_means_none():
     assert environment_of({}, devices=("GPU-a", "GPU-b"))["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
     assert environment_of({}, environment={"CUDA_VISIBLE_DEVICES": "0"})["CUDA_VISIBLE_DEVICES"] == ""

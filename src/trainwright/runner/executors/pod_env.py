@@ -261,11 +261,20 @@ def find_rendezvous_hosts(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _build_forced(own: Mapping[str, str], context: PodContext, machine: Machine) -> dict[str, str]:
-    """Return what must be a number before torchrun sees it: with `auto` every pod would count all CPUs."""
-    if own.get(constants.PET_NPROC_PER_NODE) not in ("auto", "cpu"):
-        return {}
-    processes = count_processes(own, context, machine)
-    return {} if processes is None else {constants.PET_NPROC_PER_NODE: str(processes)}
+    """Return what torchrun has to be told on one machine, whatever the pod says.
+
+    With `auto` every pod would count all CPUs. Nodes in slices are not told their rank, and torchrun numbers
+    them by host name: where they share the machine's, by process id. Here the rank is known.
+    """
+    forced: dict[str, str] = {}
+    if own.get(constants.PET_NPROC_PER_NODE) in ("auto", "cpu"):
+        processes = count_processes(own, context, machine)
+        if processes is not None:
+            forced[constants.PET_NPROC_PER_NODE] = str(processes)
+    is_unnumbered = constants.SLICE_INDEX in own and constants.PET_NODE_RANK not in own
+    if is_unnumbered and own.get(constants.PET_NNODES, "").isdigit() and context.node_rank is not None:
+        forced |= {constants.PET_NODE_RANK: str(context.node_rank), constants.PET_RDZV_BACKEND: "static"}
+    return forced
 
 
 def _build_own(
