@@ -15,7 +15,19 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PREFIXES = ("flux-", "gang-", "init-", "jax-", "life-", "mpi-", "patch-", "plain-", "torch-", "tune-", "xgboost-")
+PREFIXES = (
+    "flux-",
+    "gang-",
+    "init-",
+    "jax-",
+    "life-",
+    "mpi-",
+    "patch-",
+    "plain-",
+    "torch-",
+    "tune-",
+    "xgboost-",
+)
 # Jobs that the peer renders and we refuse, and why.
 LEFT_OUT = {
     "gang-both": "a pod has one scheduler, so two gang policies are refused",
