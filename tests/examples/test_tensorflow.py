@@ -33,3 +33,14 @@ def test_a_second_run_goes_on_from_the_checkpoint_of_the_first(example: ExampleR
     loss = re.search(r"epoch 6/6  loss (\S+)", logs)
     assert loss is not None
     assert float(loss[1]) < 0.3  # 1.7 where training begins
+
+
+def test_a_chief_trains_with_workers_and_two_parameter_servers(example: ExampleRun) -> None:
+    logs = example.finish(example.apply("served.yaml"))
+    for task in ("worker 0", "worker 1", "ps 0", "ps 1"):
+        assert f"{task} serves" in logs
+    assert re.search(r"weights are on \S*/job:ps/replica:0/task:0/\S* \S*/job:ps/replica:0/task:1/", logs)
+    accuracy = re.search(r"epoch 20/20  loss \S+  test accuracy (\S+)", logs)
+    assert accuracy is not None
+    assert float(accuracy[1]) >= 0.9
+    assert example.read_metrics("digits-served")["percent"] == 100

@@ -39,6 +39,9 @@ OF_PYTHON = {
     "JAX": ("frameworks", "jax"),
     "XGBoost": ("frameworks", "xgboost-cpu"),
     "LightGBM": ("frameworks", "lightgbm"),
+    "MLX": ("frameworks", "mlx"),
+    "TensorFlow": ("tensorflow", "tensorflow-cpu"),
+    "DeepSpeed": ("deepspeed", "deepspeed"),
 }
 
 
