@@ -28,6 +28,7 @@ ALL_ENV = [
     "PRTE_MCA_prte_keep_fqdn_hostnames=false",
     "PRTE_MCA_prte_set_default_slots=1",
     "PRTE_MCA_plm_ssh_args=-o ConnectionAttempts=10",
+    "PRTE_MCA_plm_ssh_no_tree_spawn=1",
     "HYDRA_HOST_FILE=/etc/mpi/hostfile-hydra",
     "HYDRA_LAUNCHER=ssh",
     "HYDRA_LAUNCHER_EXTRA_ARGS=-o ConnectionAttempts=10",

@@ -57,8 +57,9 @@ def build_open_mpi_4_env(slots: int, main_form: str) -> list[Json]:
 def build_other_env(slots: int, main_form: str, *, runs_as_root: bool, interface: str | None) -> list[Json]:
     """Return what the others read: Open MPI 5, MPICH, Intel MPI.
 
-    Open MPI 5 hands ssh the full name in any case; told to keep it, a launcher that is a node would not
-    recognise itself and reach for ssh. As root, Open MPI runs nothing unless told twice. Hydra's daemons call
+    Open MPI 5 hands ssh the full name from the launcher in any case; told to keep it, a launcher that is a
+    node would not recognise itself and reach for ssh. Its daemons on nodes, which start others where there
+    are more than 64 nodes, hand over short names, so the launcher starts all. As root, Open MPI runs nothing unless told twice. Hydra's daemons call
     the launcher back by its own host name, which other pods cannot resolve, or by the address of the
     `interface` that it is told. Intel MPI passes over the slots in its file: left to itself it starts a rank
     for each core of a host.
@@ -71,6 +72,7 @@ def build_other_env(slots: int, main_form: str, *, runs_as_root: bool, interface
         PRTE_MCA_prte_keep_fqdn_hostnames="false",
         PRTE_MCA_prte_set_default_slots=str(slots),
         PRTE_MCA_plm_ssh_args=_SSH_ARGS,
+        PRTE_MCA_plm_ssh_no_tree_spawn="1",
         HYDRA_HOST_FILE=hydra,
         HYDRA_LAUNCHER="ssh",
         HYDRA_LAUNCHER_EXTRA_ARGS=_SSH_ARGS,
