@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -71,22 +72,20 @@ class Playground:
         answer = self.plane.call("POST", f"{account}/token", {"spec": spec})
         return str(answer["status"]["token"])
 
-    def endpoint(self, token: str, name: str = "demo") -> Endpoint:
-        """The client of a pod, which has these variables and files."""
+    def build_environment(self, token: str, name: str = "demo") -> dict[str, str]:
+        """The variables of a pod, and the files that they name."""
         (self.folder / "token").write_text(token)
-        return Endpoint(
-            {
-                "KUBEFLOW_TRAINER_SERVER_URL": self.url(name),
-                "KUBEFLOW_TRAINER_SERVER_CA_CERT": str(self.authority),
-                "KUBEFLOW_TRAINER_SERVER_TOKEN": str(self.folder / "token"),
-            }
-        )
+        return {
+            "KUBEFLOW_TRAINER_SERVER_URL": self.url(name),
+            "KUBEFLOW_TRAINER_SERVER_CA_CERT": str(self.authority),
+            "KUBEFLOW_TRAINER_SERVER_TOKEN": str(self.folder / "token"),
+        }
 
     async def report(self, token: str, percent: int, name: str = "demo", **status: Any) -> None:
         """Report as a pod does. Raises Refused, Unavailable."""
         moment = datetime.now(UTC).isoformat()
         body = {"trainerStatus": {"progressPercentage": percent, "lastUpdatedTime": moment, **status}}
-        await asyncio.to_thread(self.endpoint(token, name).post, body)
+        await asyncio.to_thread(Endpoint(self.build_environment(token, name)).post, body)
 
     async def is_reported(self, percent: int, name: str = "demo") -> Json:
         status = await self.people.until_status(
@@ -230,6 +229,50 @@ async def test_a_job_is_rendered_offline_as_the_operator_does_it(playground: Pla
     )
     applied = (found["JobSet"] or {})["metadata"]["annotations"]
     assert offline["metadata"]["annotations"] == applied
+
+
+@pytest.mark.e2e
+async def test_the_public_sdk_reports(playground: Playground) -> None:
+    program = (
+        "from kubeflow.trainer import update_trainjob_status\n"
+        "print(update_trainjob_status(42, 120, {'loss': 0.123, 'step': 7}))"
+    )
+    await report_with("TRAINWRIGHT_SDK_ENV", program, playground, "True")
+    reported = await playground.is_reported(42)
+    assert reported["estimatedRemainingSeconds"] == 120
+    assert reported["metrics"] == [{"name": "loss", "value": "0.123"}, {"name": "step", "value": "7"}]
+
+
+@pytest.mark.e2e
+async def test_hugging_faces_own_callback_reports(playground: Playground) -> None:
+    program = (
+        "from transformers import TrainerState\n"
+        "from transformers.integrations import KubeflowCallback\n"
+        "callback, state = KubeflowCallback(), TrainerState(max_steps=50)\n"
+        "callback.on_train_begin(None, state, None)\n"
+        "callback.on_log(None, state, None, logs={'loss': 0.25})\n"
+        "callback.on_train_end(None, state, None)\n"
+        "print('done')"
+    )
+    await report_with("TRAINWRIGHT_TRAIN_ENV", program, playground, "done")
+    reported = await playground.is_reported(100)
+    assert reported["metrics"] == [{"name": "loss", "value": "0.25"}]
+
+
+async def report_with(environment: str, program: str, ground: Playground, said: str) -> None:
+    """Run a program of another Python environment as a pod of a job."""
+    chosen = os.environ.get(environment)
+    if not chosen:
+        pytest.skip(f"NOT TESTED: `make test-full` sets {environment} and installs it")
+    token = ground.issue(await start(ground))
+    process = await asyncio.create_subprocess_exec(
+        *(Path(chosen) / "bin/python", "-c", program),
+        env={"PATH": "/usr/bin:/bin", "HOME": str(ground.folder), **ground.build_environment(token)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(PATIENT * 2):
+        stdout, _ = await process.communicate()
+    assert stdout.decode().split() == [said]
 
 
 async def test_a_report_replaces_the_one_before_as_a_whole(playground: Playground) -> None:
