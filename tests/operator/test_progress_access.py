@@ -12,7 +12,13 @@ from reports import NOW, Api, build_caches, build_pod, build_token, clock, put_j
 from trainwright.api.constants import FIELD_MANAGER
 from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.errors import TargetUnreachable
-from trainwright.operator.progress_access import REFUSE_SECONDS, TRUST_SECONDS, ProgressAccess, Verdict
+from trainwright.operator.progress_access import (
+    CATCH_UP_SECONDS,
+    REFUSE_SECONDS,
+    TRUST_SECONDS,
+    ProgressAccess,
+    Verdict,
+)
 from virtual_time import on_virtual_time
 
 STRANGER = {"name": "stranger", "uid": "pod-2"}
@@ -82,12 +88,16 @@ async def test_a_review_of_another_pod_than_the_token_names_is_not_believed() ->
     assert await access.check("ns", "demo", build_token()) is Verdict.REFUSED
 
 
+@on_virtual_time
 async def test_a_pod_that_the_caches_do_not_show_yet_is_looked_for_once() -> None:
     world = World()
     world.api.pods["late"] = build_pod("late", "pod-3")
     token = build_token({"name": "late", "uid": "pod-3"})
-    assert await world.check(token) is Verdict.ALLOWED
+    for _ in range(3):
+        assert await world.check(token) is Verdict.ALLOWED
     assert [request.method for request in world.api.sent] == ["POST", "GET"]
+    await asyncio.sleep(CATCH_UP_SECONDS + 1)
+    assert await world.check(token) is Verdict.REFUSED
 
 
 STRANGERS = {

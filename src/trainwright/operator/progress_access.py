@@ -36,6 +36,7 @@ log = structlog.get_logger(__name__)
 # How long an answer of the API server holds. A pod that is gone is refused at once nevertheless.
 TRUST_SECONDS: Final = 300.0
 REFUSE_SECONDS: Final = 10.0
+CATCH_UP_SECONDS: Final = 10.0
 _REMEMBERED: Final = 20_000
 _STRANGERS_PER_SECOND: Final = 1.0
 _STRANGERS_AT_ONCE: Final = 5
@@ -52,10 +53,14 @@ class Verdict(Enum):
 
 
 class _Review(msgspec.Struct, frozen=True):
-    """Whose token it is, None for one that is not accepted, and until when that holds."""
+    """Whose token it is, None for one that is not accepted, and until when that holds.
+
+    `found_until` is for a pod that was read because the caches lacked it: by then they must have it.
+    """
 
     reporter: Reporter | None
     until: float
+    found_until: float = 0.0
 
 
 class ProgressAccess:
@@ -93,9 +98,11 @@ class ProgressAccess:
                 return Verdict.BUSY
             try:
                 review = await self._review(token, audience)
-                self._remember(digest, review)
                 if review.reporter == reporter and not is_known:
-                    is_known = await self._look_for_pod(namespace, name, reporter)
+                    found = await self._look_for_pod(namespace, name, reporter)
+                    until = self._time() + CATCH_UP_SECONDS if found else 0.0
+                    review = msgspec.structs.replace(review, found_until=until)
+                self._remember(digest, review)
             except UserError as error:
                 log.warning("a reporter could not be checked", namespace=namespace, error=str(error)[:1000])
                 return Verdict.FAILED
@@ -103,7 +110,7 @@ class ProgressAccess:
             return Verdict.REFUSED
         if self._caches.train_jobs.store.get(namespace, name) is None:
             return Verdict.NO_JOB
-        return Verdict.ALLOWED if is_known else Verdict.REFUSED
+        return Verdict.ALLOWED if is_known or review.found_until > self._time() else Verdict.REFUSED
 
     async def _review(self, token: str, audience: str) -> _Review:
         review = await self._cluster.create(
