@@ -125,6 +125,11 @@ def test_a_script_becomes_a_whole_train_job():
     }
 
 
+def test_a_queue_is_a_label_that_kueue_reads():
+    job = build_object(build_train_job(request(queue="team-a"), PLAIN, WITH_TORCH))
+    assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "team-a"}
+
+
 def test_a_program_becomes_no_more_than_its_command():
     wanted = request(Program(path="./prog"))
     assert build_object(build_train_job(wanted, RuntimeChoice(name="mine", kind="TrainingRuntime"), None))[

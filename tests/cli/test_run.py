@@ -172,6 +172,7 @@ def test_a_name_that_is_taken_is_refused_and_the_job_is_left_alone(program):
 MISTAKES = {
     "no such script": (["nope.py"], 2, "script 'nope.py' does not exist in "),
     "nothing to run": ([], 2, "nothing to run"),
+    "a queue": (["--queue", "a", "--", "true"], 2, "--queue names a queue of Kueue, which a cluster has"),
     "unknown runtime": (
         ["--runtime", "plian", "--", "true"],
         3,

@@ -175,9 +175,11 @@ async def test_run_sends_the_directory_and_the_job_owns_it(
     sources = volumes["trainwright-archive"]["projected"]["sources"]
     assert [source["configMap"]["name"] for source in sources] == [carrier["metadata"]["name"]]
 
-    second = (
-        await caller.succeed("run", "train.py", "--runtime", "plain", "--detach", "--name", "again")
-    ).strip()
+    words = ("--runtime", "plain", "--detach", "--name", "again", "--queue", "team-a")
+    second = (await caller.succeed("run", "train.py", *words)).strip()
+    queued = await people.find("TrainJob", second)
+    assert queued is not None
+    assert queued["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "team-a"}
     (carrier,) = [item for item in await people.list("ConfigMap") if "binaryData" in item]
     assert {owner["name"] for owner in carrier["metadata"]["ownerReferences"]} == {name, second}
     await caller.succeed("delete", name, second)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from trainwright.api.kueue import QUEUE_LABEL
 from trainwright.api.meta import Int32, Int64, ObjectMeta
 from trainwright.api.pod import ResourceRequirements
 from trainwright.api.trainjob import RuntimeRef, Trainer, TrainJob, TrainJobSpec
@@ -78,6 +79,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     gpus_per_node: Int32 | None = None
     deadline_seconds: Int64 | None = None
     ttl_seconds: Int32 | None = None
+    # Of Kueue, on a cluster.
+    queue: str | None = None
 
 
 class RunRequest(Wishes, frozen=True, kw_only=True):
@@ -132,6 +135,7 @@ def build_train_job(request: RunRequest, runtime: RuntimeChoice, python: CallerP
         metadata=ObjectMeta(
             name=request.name,
             namespace=request.namespace,
+            labels=None if request.queue is None else {QUEUE_LABEL: request.queue},
             annotations=dict(request.annotations) or None,
         ),
         spec=TrainJobSpec(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from trainwright.api.constants import NODE, TRAIN_JOB, WORKING_DIRECTORY_ANNOTATION
 from trainwright.api.core import Pod
 from trainwright.api.encoding import build_object
+from trainwright.api.kueue import QUEUE_LABEL
 from trainwright.api.meta import Json, ObjectKey, ObjectMeta
 from trainwright.api.runtime import ClusterTrainingRuntime, Runtime
 from trainwright.api.trainjob import TrainJob
@@ -78,7 +79,12 @@ class LocalTarget:
         return find_caller_python(os.environ)
 
     def pack(self, train_job: TrainJob, runtime: Runtime, entry: Entry, code: CodeSource) -> Packed:  # noqa: ARG002
-        """Return the job as it is: its code is here."""
+        """Return the job as it is: its code is here. Raises UsageError where it is to wait in a queue."""
+        if QUEUE_LABEL in (train_job.metadata.labels or {}):
+            raise UsageError(
+                "--queue names a queue of Kueue, which a cluster has; on this machine jobs start at once: "
+                "leave it out"
+            )
         return Packed(train_job=train_job)
 
     async def submit(self, packed: Packed) -> Json:

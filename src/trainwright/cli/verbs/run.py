@@ -89,6 +89,15 @@ def run(
     ttl: Annotated[
         str | None, typer.Option("--ttl", metavar="TIME", help="Delete the job so long after it finished.")
     ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            metavar="NAME",
+            help="On a cluster: wait for room in this LocalQueue of Kueue.",
+            show_default=False,
+        ),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Start the job, print its name and return.")
     ] = False,
@@ -147,6 +156,7 @@ def run(
         gpus_per_node=gpus_per_node,
         deadline_seconds=None if deadline is None else parse_duration(deadline, "--deadline"),
         ttl_seconds=None if ttl is None else parse_duration(ttl, "--ttl"),
+        queue=queue,
     )
     where = Where(on=on, namespace=namespace, context=context, kubeconfig=kubeconfig)
     start = _print if dry_run else _start_and_leave if detach else _start_and_follow
