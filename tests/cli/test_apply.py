@@ -216,11 +216,11 @@ def test_a_runtime_of_the_users_own_replaces_the_shipped_one_even_after_that_was
     assert program.run("run", "--", "true").returncode == 0
     assert "shipped" in program.succeed("runtimes")
     mine = yaml.safe_load(program.succeed("runtimes", "get", "plain"))
-    assert "annotations" not in mine["metadata"]
     mine["spec"]["mlPolicy"]["numNodes"] = 3
     program.write("mine.yaml", yaml.safe_dump(mine))
     assert "plain created" in program.run("apply", "-f", "mine.yaml").stderr
-    assert program.succeed("runtimes", "list").splitlines()[1].split()[3:] == ["3", "installed"]
+    rows = [line.split() for line in program.succeed("runtimes", "list").splitlines()]
+    assert [row[2:4] for row in rows if row[0] == "plain"] == [["3", "installed"]]
     assert len(program.run("run", "--", "echo", "x").stdout.splitlines()) == 3
 
 
