@@ -44,7 +44,8 @@ MPI_ENVS := export TRAINWRIGHT_OPENMPI_ENV="$$(scripts/environment mpi-openmpi)"
 # What only `make test-full` trains with, for its size or the time that it takes.
 FULL_ENVS := export TRAINWRIGHT_SDK_ENV=$$(scripts/environment sdk) \
 	TRAINWRIGHT_DEEPSPEED_ENV=$$(scripts/environment deepspeed) \
-	TRAINWRIGHT_TENSORFLOW_ENV=$$(scripts/environment tensorflow)
+	TRAINWRIGHT_TENSORFLOW_ENV=$$(scripts/environment tensorflow) \
+	TRAINWRIGHT_TORCHTUNE_ENV=$$(scripts/environment torchtune)
 
 # With Go, tests run against a real Kubernetes control plane; without it they say loudly that they did not.
 PYTEST_ALL := train=$$(scripts/environment train) && frameworks=$$(scripts/environment frameworks) && \

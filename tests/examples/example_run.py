@@ -16,7 +16,7 @@ import yaml
 from cli.program import Program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-_HEAVY = ("DEEPSPEED", "TENSORFLOW")
+_HEAVY = ("DEEPSPEED", "TENSORFLOW", "TORCHTUNE")
 # A bound, not an expectation: what an example does in seconds takes long beside other tests on two cores.
 PATIENCE_SECONDS = 200
 
@@ -29,6 +29,7 @@ class ExampleRun:
     def __init__(self, program: Program, folder: Path, environments: Sequence[Path]) -> None:
         self.folder = folder
         self.environment = environments[0]
+        self.volumes = program.state / "volumes" / "default"
         self.checkpoints = program.state.parent / "checkpoints"
         self._program = program
         program.folder = folder

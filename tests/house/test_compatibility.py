@@ -42,6 +42,7 @@ OF_PYTHON = {
     "MLX": ("frameworks", "mlx"),
     "TensorFlow": ("tensorflow", "tensorflow-cpu"),
     "DeepSpeed": ("deepspeed", "deepspeed"),
+    "TorchTune": ("torchtune", "torchtune"),
 }
 
 
