@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -36,6 +37,7 @@ from runner.mpi_jobs import (
 )
 from trainwright.api.core import PodStatus
 from trainwright.runner.executor import PodRun
+from trainwright.runner.executors import remote_hosts
 from trainwright.runner.executors.process import ProcessExecutor
 from trainwright.runner.executors.trial import try_namespaces
 
@@ -307,6 +309,8 @@ async def test_a_host_that_is_no_pod_of_the_job_is_named(executor, tmp_path):
 async def test_a_volume_at_tmp_hides_nothing_that_mpirun_needs(executor, isolation, tmp_path):
     if isolation == "processes":
         pytest.skip("without namespaces nothing is mounted at /tmp")
+    if Path(remote_hosts.__file__).is_relative_to("/tmp") or Path(sys.executable).is_relative_to("/tmp"):
+        pytest.skip("NOT TESTED: the volume would hide this clone, which lies below /tmp")
     implementation = find_implementation("MPICH")
     spec = build_launcher(implementation, ["mpirun", implementation.python, str(ALLREDUCE)])
     spec["containers"][0]["volumeMounts"].append({"name": "scratch", "mountPath": "/tmp"})
