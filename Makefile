@@ -37,23 +37,22 @@ check: lint
 	$(RUN) pytest -q -n 2 -m 'not e2e and not slow and not kubernetes'
 
 # Where one of them cannot be installed, its tests say loudly that they did not run.
-MPI_ENVS := export TRAINWRIGHT_OPENMPI_ENV="$$(scripts/environment mpi-openmpi)" \
+ENVS := export TRAINWRIGHT_FRAMEWORKS_ENV="$$(scripts/environment frameworks)" \
+	TRAINWRIGHT_OPENMPI_ENV="$$(scripts/environment mpi-openmpi)" \
 	TRAINWRIGHT_MPICH_ENV="$$(scripts/environment mpi-mpich)" \
 	TRAINWRIGHT_INTEL_MPI_ENV="$$(scripts/environment mpi-intel)"
 
 # What only `make test-full` trains with, for its size or the time that it takes.
-FULL_ENVS := export TRAINWRIGHT_SDK_ENV=$$(scripts/environment sdk) \
-	TRAINWRIGHT_DEEPSPEED_ENV=$$(scripts/environment deepspeed) \
-	TRAINWRIGHT_TENSORFLOW_ENV=$$(scripts/environment tensorflow) \
-	TRAINWRIGHT_TORCHTUNE_ENV=$$(scripts/environment torchtune)
+FULL_ENVS := export TRAINWRIGHT_SDK_ENV="$$(scripts/environment sdk)" \
+	TRAINWRIGHT_DEEPSPEED_ENV="$$(scripts/environment deepspeed)" \
+	TRAINWRIGHT_TENSORFLOW_ENV="$$(scripts/environment tensorflow)" \
+	TRAINWRIGHT_TORCHTUNE_ENV="$$(scripts/environment torchtune)"
 
 # With Go, tests run against a real Kubernetes control plane; without it they say loudly that they did not.
-PYTEST_ALL := train=$$(scripts/environment train) && frameworks=$$(scripts/environment frameworks) && \
-	$(MPI_ENVS) && \
+PYTEST_ALL := train=$$(scripts/environment train) && $(ENVS) && \
 	if command -v go >/dev/null; then programs=$$(scripts/cluster-programs); else programs=; \
 	echo "NOT TESTED against Kubernetes: Go is not installed" >&2; fi && \
-	TRAINWRIGHT_TRAIN_ENV=$$train TRAINWRIGHT_FRAMEWORKS_ENV=$$frameworks \
-	TRAINWRIGHT_CLUSTER_PROGRAMS=$$programs \
+	TRAINWRIGHT_TRAIN_ENV=$$train TRAINWRIGHT_CLUSTER_PROGRAMS=$$programs \
 	$(BIN)/python -m pytest -n 2 --dist loadscope --durations 15
 
 test: .venv/ready
