@@ -57,12 +57,12 @@ def build_open_mpi_4_env(slots: int, main_form: str) -> list[Json]:
 def build_other_env(slots: int, main_form: str, *, runs_as_root: bool, interface: str | None) -> list[Json]:
     """Return what the others read: Open MPI 5, MPICH, Intel MPI.
 
-    Open MPI 5 hands ssh the full name from the launcher in any case; told to keep it, a launcher that is a
-    node would not recognise itself and reach for ssh. Its daemons on nodes, which start others where there
-    are more than 64 nodes, hand over short names, so the launcher starts all. As root, Open MPI runs nothing unless told twice. Hydra's daemons call
-    the launcher back by its own host name, which other pods cannot resolve, or by the address of the
-    `interface` that it is told. Intel MPI passes over the slots in its file: left to itself it starts a rank
-    for each core of a host.
+    Open MPI 5 hands ssh the full name from the launcher in any case; told to keep it, a launcher that is
+    a node would not recognise itself and reach for ssh. Its daemons on nodes, which start others where
+    there are more than 64 nodes, hand over short names, so the launcher starts all. As root, Open MPI
+    runs nothing unless told twice. Hydra's daemons call the launcher back by its own host name, which
+    other pods cannot resolve, or by the address of the `interface` that it is told. Intel MPI passes over
+    the slots in its file: left to itself it starts a rank for each core of a host.
     """
     hydra = f"{HOSTFILE_MOUNT}/{get_file_name(HYDRA, main_form)}"
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if runs_as_root else {}
