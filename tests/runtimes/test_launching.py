@@ -20,7 +20,7 @@ import torch
 accelerator = Accelerator()
 ranks = accelerator.gather(torch.tensor([accelerator.process_index + 1])).sum().item()
 place = f"{accelerator.process_index} of {accelerator.num_processes}"
-print(f"{place} sums to {ranks}, {accelerator.mixed_precision}\n", end="")  # one write: ranks share a pipe
+print(f"{place} sums to {ranks}, {accelerator.mixed_precision}\\n", end="")  # one write: ranks share a pipe
 accelerator.end_training()
 """
 # Ends with the lines of the page about Lightning.
@@ -47,7 +47,7 @@ class Line(L.LightningModule):
 FIT = """
 x = torch.linspace(0, 1, 64).unsqueeze(1)
 trainer.fit(Line(), DataLoader(TensorDataset(x, 2 * x), batch_size=8))
-print(f"{trainer.global_rank} of {trainer.world_size} has {trainer.num_training_batches} batches\n", end="")
+print(f"{trainer.global_rank} of {trainer.world_size} has {trainer.num_training_batches} batches\\n", end="")
 """
 
 
