@@ -64,6 +64,12 @@ async def until_gone(lab: Lab, pid: int) -> None:
     await lab.until(lambda: not is_process_alive(pid), f"process {pid} ends")
 
 
+async def kill(lab: Lab, pid: int) -> None:
+    """Kill the process, and wait until it is gone: until then it holds its lock."""
+    os.kill(pid, signal.SIGKILL)
+    await until_gone(lab, pid)
+
+
 async def start_endless(lab: Lab, name: str = "demo", executor: str = "process") -> tuple[str, int]:
     """Start a job that does not end; return its uid and its supervisor's pid."""
     await lab.submit(replicated_job("node", f"NAME={name}; {ENDLESS}", step="trainer"), name=name)
@@ -144,7 +150,7 @@ async def test_a_state_directory_that_cannot_be_written_is_told_to_the_command(l
 
 async def test_a_killed_supervisor_is_reported_lost_and_its_processes_are_gone(lab: Lab) -> None:
     uid, supervisor = await start_endless(lab)
-    os.kill(supervisor, signal.SIGKILL)
+    await kill(lab, supervisor)
 
     assert await command(lab, "lost") == ["demo"]
     assert lab.processes() == set()
@@ -159,7 +165,7 @@ async def test_a_killed_supervisor_is_reported_lost_and_its_processes_are_gone(l
 
 async def test_the_next_job_runs_after_a_supervisor_was_killed(lab: Lab) -> None:
     _, supervisor = await start_endless(lab)
-    os.kill(supervisor, signal.SIGKILL)
+    await kill(lab, supervisor)
     await lab.submit(replicated_job("node", "exit 0", step="trainer"), name="next")
 
     assert await command(lab, "lost") == ["demo"]
@@ -180,7 +186,7 @@ async def test_a_supervisor_that_was_killed_while_it_suspended_leaves_a_suspende
     assert supervisor is not None
     await lab.suspend()
     await lab.until(lambda: is_suspending(lab), "the supervisor suspends")
-    os.kill(supervisor.process.pid, signal.SIGKILL)
+    await kill(lab, supervisor.process.pid)
 
     assert await command(lab, "lost") == ["demo"]
     assert await lab.conditions() == {"Suspended": ("True", "Suspended")}
@@ -200,7 +206,7 @@ async def test_a_job_that_never_ran_is_suspended_when_its_supervisor_dies(lab: L
     uid = await uid_of(lab)
     supervisor = find_live_supervisor(lab.paths.job(uid))
     assert supervisor is not None
-    os.kill(supervisor.process.pid, signal.SIGKILL)
+    await kill(lab, supervisor.process.pid)
 
     assert await command(lab, "lost") == ["demo"]
     assert (await lab.get())["spec"]["suspend"] is True
@@ -220,7 +226,7 @@ async def test_a_job_that_never_ran_is_suspended_when_its_supervisor_dies(lab: L
 
 async def test_a_job_deleted_after_its_supervisor_was_killed_leaves_nothing(lab: Lab) -> None:
     uid, supervisor = await start_endless(lab)
-    os.kill(supervisor, signal.SIGKILL)
+    await kill(lab, supervisor)
     await lab.cluster.delete(lab.key())
 
     assert await command(lab, "lost") == []
@@ -230,7 +236,7 @@ async def test_a_job_deleted_after_its_supervisor_was_killed_leaves_nothing(lab:
 
 async def test_starting_a_job_whose_supervisor_was_killed_reports_it_first(lab: Lab) -> None:
     uid, supervisor = await start_endless(lab)
-    os.kill(supervisor, signal.SIGKILL)
+    await kill(lab, supervisor)
 
     assert await command(lab, "start", "demo") == [True]
     await until_idle(lab, uid)
@@ -269,7 +275,7 @@ async def test_a_finished_job_is_deleted_by_the_next_command_after_its_time(lab:
 async def test_processes_that_survive_their_supervisor_are_killed(lab: Lab) -> None:
     """This executor's processes do not notice that it died."""
     _, supervisor = await start_endless(lab, executor="shell")
-    os.kill(supervisor, signal.SIGKILL)
+    await kill(lab, supervisor)
     assert lab.processes() != set()
 
     assert await command(lab, "lost") == ["demo"]
