@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 @pytest.fixture(params=["stand-in", "Flux"])
 def example(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ExampleRun]:
     """The example, with a `flux` on the PATH of its job."""
-    environment = find_environment("train")
+    environment = find_environment("TRAIN")
     program = Program(folder=tmp_path, state=tmp_path / "state")
-    made = ExampleRun(program, EXAMPLES / "flux", environment)
+    made = ExampleRun(program, EXAMPLES / "flux", [environment])
     if request.param == "stand-in":
         write_stand_in(tmp_path / "bin/flux")
         (tmp_path / "notes").mkdir()
