@@ -144,7 +144,8 @@ def test_the_launchers_own_host_needs_no_server(pair: Pair) -> None:
 
 
 def test_a_signal_to_the_client_reaches_the_command_and_its_children(serving: Pair) -> None:
-    child = "trap 'echo child told; exit' TERM; echo began; sleep 60 & wait"
+    # A shell that is still on its way to `sleep` would miss the signal: it says so once it has no trap left.
+    child = "trap 'echo child told; exit' TERM; sh -c 'echo began; exec sleep 60' & wait"
     script = f"trap 'echo told; exit 5' TERM; ({child}) & wait"
     with serving.start("demo-node-0-0", script) as client:
         assert client.stdout is not None

@@ -53,9 +53,14 @@ class SupervisorLock:
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free."""
-        self._job.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         while True:
-            fd = os.open(self._job.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # Whoever holds the lock may remove the folder at any moment: `mkdir` itself trips over that.
+            with contextlib.suppress(FileExistsError):
+                self._job.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                fd = os.open(self._job.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -66,7 +71,6 @@ class SupervisorLock:
                 self._fd = fd
                 return True
             os.close(fd)
-            self._job.root.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def sign(self, key: ObjectKey) -> None:
         """Say who holds the lock. To be called by the holder, before it does anything else."""
