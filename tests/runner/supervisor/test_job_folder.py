@@ -11,16 +11,18 @@ ROUNDS = 300
 
 
 def test_many_forget_the_same_job_at_the_same_time(tmp_path: Path) -> None:
-    """A folder vanishes between every two calls of the others, also between making it and opening its lock."""
+    """The folder vanishes between any two steps of the rest, also between making it and opening its lock."""
     paths = StatePaths(tmp_path)
 
-    def forget() -> None:
+    def supervise_and_forget() -> None:
         for _ in range(ROUNDS):
-            (paths.job("uid").root / "pods").mkdir(parents=True, exist_ok=True)
+            with holding(paths, "uid") as lock:
+                if lock is not None:
+                    remove_job(paths, "uid")
             forget_job(paths, "uid")
 
     with ThreadPoolExecutor(4) as threads:
-        for done in [threads.submit(forget) for _ in range(4)]:
+        for done in [threads.submit(supervise_and_forget) for _ in range(4)]:
             done.result()
     assert forget_job(paths, "uid")
     assert not paths.job("uid").root.exists()
