@@ -23,6 +23,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -173,7 +174,13 @@ class ControlPlane:
             return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
         for crd in crds:
-            self.wait_for(crd["metadata"]["name"], functools.partial(is_established, crd["metadata"]["name"]))
+            name = crd["metadata"]["name"]
+            self.wait_for(name, functools.partial(is_established, name))
+            # What answers requests learns of it a moment later: mostly 10 ms, on a busy machine 130 ms.
+            for version in crd["spec"]["versions"]:
+                if version["served"]:
+                    where = f"/apis/{crd['spec']['group']}/{version['name']}/{crd['spec']['names']['plural']}"
+                    self.wait_for(name, functools.partial(self._is_served, where))
 
     def start_apiserver(self) -> None:
         """Start the API server, or start it again after `stop_apiserver`."""
@@ -231,6 +238,16 @@ class ControlPlane:
                 raise RuntimeError(f"{what} {'ended' if dead else 'is not ready'}:\n{said}")
             time.sleep(0.05)
 
+    def _is_served(self, path: str) -> bool:
+        try:
+            self.call("GET", f"{path}?limit=1")
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code != HTTPStatus.NOT_FOUND:
+                    raise
+            return False
+        return True
+
     def _write_kubeconfig(self, path: Path, token: str) -> None:
         ca = base64.b64encode((self.folder / "pki/apiserver.crt").read_bytes()).decode()
         config = {
@@ -283,7 +300,7 @@ class ControlPlane:
 
     def _install_jobset(self) -> None:
         source = find_module_folder("jobset", "sigs.k8s.io/jobset") / "config/components"
-        self.create_all(load_documents(sorted((source / "crd/bases").glob("*.yaml"))))
+        self.install_crds(load_documents(sorted((source / "crd/bases").glob("*.yaml"))))
         rendered = subprocess.run(
             [self.programs / "kubectl", "kustomize", source / "webhook"], capture_output=True, check=True
         )
@@ -383,22 +400,29 @@ class ControlPlane:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def find_free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nobody uses at this moment.
+# Sockets of the ports that were given away.
+_held: list[int] = []
 
-    From below those that the kernel gives to outgoing connections (32768 and up): a port of those may be
-    taken before the program listens that it is meant for.
+
+def find_free_ports(count: int) -> list[int]:
+    """Return ports of 127.0.0.1 for servers that are about to start, or to start again.
+
+    Until this process ends a socket is bound to each, without listening. So nobody else who looks for a free
+    port finds one of them, and a server can have it all the same: those of Go and of asyncio set
+    SO_REUSEADDR, as the socket does. The ports are below those that jobs on this machine choose from (20,000
+    and up) and those that the kernel gives to outgoing connections (32,768 and up).
     """
     found: list[int] = []
     while len(found) < count:
-        port = random.randint(10_000, 32_000)
+        port = random.randint(10_000, 19_999)
         with socket.socket() as one:
             try:
                 one.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        if port not in found:
-            found.append(port)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _held.append(one.detach())
+        found.append(port)
     return found
 
 
