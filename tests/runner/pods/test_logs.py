@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+import re
+import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -251,3 +255,93 @@ async def test_a_program_waits_for_a_slow_reader_and_nothing_is_lost(tmp_path):
     await pump.finish()
     output.close()
     assert (tmp_path / "node.log").read_text().splitlines() == [f"line {n}" for n in range(50_000)]
+
+
+async def test_a_program_that_prints_without_end_lets_others_have_their_turn(tmp_path):
+    """
+    1. For every block of its log that is read, a pod prints another one: its log never comes to its end.
+    2. Whoever reads it gets to do other things, the output of another pod is shown, and the job ends.
+    """
+    loud, quiet = (ContainerOutput(tmp_path / name, "node", Rotation(), None, None) for name in "ab")
+    line = b"loud" * 1000 + b"\n"
+    loud.write(line * 1000)
+    quiet.write(b"quiet\n")
+    finished, heard = asyncio.Event(), asyncio.Event()
+
+    async def follow() -> None:
+        async for found in read_logs(tmp_path, follow=True, is_finished=finished.is_set):
+            if found.text == "quiet":
+                heard.set()
+            elif not finished.is_set():
+                loud.write(line + line)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        tasks.create_task(follow())
+        await heard.wait()
+        finished.set()
+    loud.close()
+    quiet.close()
+
+
+async def test_what_there_is_comes_to_an_end_although_more_is_printed(tmp_path):
+    output = ContainerOutput(tmp_path / "pod", "node", Rotation(), None, None)
+    output.write(b"before\n" * 1000)
+    texts = []
+    async for line in read_logs(tmp_path):
+        texts.append(line.text)
+        output.write(b"meanwhile\n" * 10)
+    output.close()
+    assert texts == ["before"] * 1000
+
+
+def test_the_last_lines_are_whole_whatever_is_written_and_rotated_meanwhile(tmp_path):
+    """A writer that does not pause, while many readers begin with the last lines."""
+    path = tmp_path / "node.log"
+    file, done = RotatingFile(path, Rotation(size_bytes=2000, files=3)), threading.Event()
+    file.write(b"line 000000\n")
+
+    def write() -> None:
+        for number in itertools.count(1):
+            if done.is_set():
+                return
+            file.write(b"line %06d\n" % number)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(300):
+            follower = LogFollower(path, tail=3)
+            first = next(follower.read(), b"line 000000")
+            follower.close()
+            assert re.fullmatch(rb"line \d{6}", first)
+    finally:
+        done.set()
+        writer.join()
+    file.close()
+
+
+def test_a_job_may_be_deleted_while_its_logs_are_looked_for(tmp_path):
+    """Folders and files come and go all the time: whatever is there at a moment is an answer."""
+    pods, done = tmp_path / "pods", threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            for name in "abc":
+                (pods / name / "ranks").mkdir(parents=True)
+                (pods / name / "node.log").write_bytes(b"x\n")
+                (pods / name / "ranks" / "1.log").write_bytes(b"x\n")
+            shutil.rmtree(pods)
+
+    deleter = threading.Thread(target=come_and_go)
+    deleter.start()
+    try:
+        for _ in range(300):
+            list_ranks(pods)
+            LogFile(pods / "a" / "node.log").read_tail(5)
+            follower = LogFollower(pods / "b" / "node.log", tail=1)
+            assert list(follower.read(is_final=True)) in ([], [b"x"])
+            follower.close()
+            assert {line[3] for line in asyncio.run(read(pods, tail=1))} <= {"x"}
+    finally:
+        done.set()
+        deleter.join()

@@ -4,16 +4,17 @@ The files are written by `executors.output`: `<container>.log` has everything a 
 a rank marked with `[rank3] ` where torchrun tells ranks apart; `ranks/<rank>.log` has one rank alone. Full
 files are renamed to `.1`, `.2`, ...; a reader that follows keeps the file open and goes on in the next
 younger one, so that no line is lost or seen twice as long as it is not more than the kept files behind.
+
+Whoever deletes the job removes folders and files while they are read: what is gone has no more lines.
 """
 
 from __future__ import annotations
 
 import asyncio
-import glob
 import os
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,10 @@ RANKS_FOLDER: Final = "ranks"
 LONGEST_LINE_BYTES: Final = 1 << 16
 _LOOK_AGAIN_SECONDS: Final = 0.1
 _BLOCK_BYTES: Final = 1 << 16
+# A program can print faster than its output is shown: then no file comes to its end. Every so many lines
+# others have their turn, such as who handles ctrl-C; every so many bytes of one file, the other files.
+_LINES_AT_ONCE: Final = 256
+_ROUND_BYTES: Final = 1 << 20
 _RANK: Final = re.compile(rb"\[rank(\d+)\] ")
 
 
@@ -48,12 +53,28 @@ class LogFile:
     def list_generations(self) -> list[Path]:
         """Return the files that exist, oldest first."""
         older: dict[int, Path] = {}
-        for path in self.path.parent.glob(f"{glob.escape(self.path.name)}.*"):
+        for path in _list_folder(self.path.parent):
             # In the middle of a rotation one number may be free.
-            number = path.name.removeprefix(f"{self.path.name}.")
-            if number.isdigit():
+            name, _, number = path.name.rpartition(".")
+            if name == self.path.name and number.isdigit():
                 older[int(number)] = path
         return [*(older[number] for number in sorted(older, reverse=True)), self.path]
+
+    def open_generations(self) -> list[int]:
+        """Open the files that exist, oldest first; none where one has just gone, or none is there yet."""
+        opened: list[int] = []
+        try:
+            opened.extend(os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in self.list_generations())
+        except FileNotFoundError:  # deleted, or in the middle of a rotation
+            for file in opened:
+                os.close(file)
+            return []
+        return opened
+
+    def measure(self) -> int:
+        """Return how many bytes the files hold at this moment."""
+        sizes = [_measure(path) for path in self.list_generations()]
+        return sum(sizes)
 
     def read_tail(self, lines: int, most_bytes: int | None = None) -> list[bytes]:
         """Return the last lines without their ends, of at most so many bytes in all."""
@@ -76,16 +97,23 @@ class LogFollower:
         self._tail = tail
         self._file: int | None = None
         self._pending = b""
+        self.is_behind = False
 
-    def read(self, *, is_final: bool = False) -> Iterator[bytes]:
-        """Yield the lines that have come since the last call; `is_final` also the unfinished one."""
-        if self._file is None and not self._open_first():
-            return
-        while self._file is not None:
-            while block := os.read(self._file, _BLOCK_BYTES):
-                yield from self._split(block)
-            if not self._open_next():
+    def read(self, *, is_final: bool = False, most_bytes: int | None = None) -> Iterator[bytes]:
+        """Yield the lines that have come since the last call; `is_final` also the unfinished one.
+
+        After `most_bytes`, if given, nothing more is read: `is_behind` says whether that was before the end.
+        """
+        self.is_behind = False
+        left = most_bytes
+        while left is None or left > 0:
+            block = self._read_block(_BLOCK_BYTES if left is None else min(left, _BLOCK_BYTES))
+            if not block:
                 break
+            left = None if left is None else left - len(block)
+            yield from self._split(block)
+        else:
+            self.is_behind = True
         if is_final and self._pending:
             yield self._pending
             self._pending = b""
@@ -96,39 +124,29 @@ class LogFollower:
             os.close(self._file)
             self._file = None
 
-    def _open_first(self) -> bool:
-        skipped: list[bytes] = []
-        if self._tail is not None:
-            skipped = self._log.read_tail(self._tail)
-        generations = self._log.list_generations()
-        try:
-            self._file = os.open(generations[0], os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        if self._tail is not None:
-            self._seek(sum(len(line) + 1 for line in skipped))
-            self._tail = None
-        return True
-
-    def _seek(self, last_bytes: int) -> None:
-        """Go to so many bytes before the end of the youngest generation."""
-        sizes = [path.stat().st_size for path in self._log.list_generations()]
-        if not self._ends_with_newline():
-            last_bytes -= 1
-        skip = max(0, sum(sizes) - last_bytes)
-        while self._file is not None and skip > (size := os.fstat(self._file).st_size):
-            skip -= size
+    def _read_block(self, most_bytes: int) -> bytes:
+        """Return what comes next, of the youngest generation at last; nothing at its end."""
+        if self._file is None and not self._open_first():
+            return b""
+        while self._file is not None:
+            if block := os.read(self._file, most_bytes):
+                return block
             if not self._open_next():
                 break
-        if self._file is not None:
-            os.lseek(self._file, skip, os.SEEK_SET)
+        return b""
 
-    def _ends_with_newline(self) -> bool:
-        with self._log.path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) == 0:
-                return True
-            file.seek(-1, os.SEEK_END)
-            return file.read() == b"\n"
+    def _open_first(self) -> bool:
+        files = self._log.open_generations()
+        if not files:
+            return False
+        # By the files as they are open now: what is written meanwhile comes after it.
+        chosen, offset = (0, 0) if self._tail is None else _find_tail(files, self._tail)
+        for number, file in enumerate(files):
+            if number != chosen:
+                os.close(file)
+        self._file = files[chosen]
+        os.lseek(self._file, offset, os.SEEK_SET)
+        return True
 
     def _open_next(self) -> bool:
         """Go on to the next younger generation, where the open file is not the youngest."""
@@ -178,7 +196,8 @@ async def read_logs(
     """Yield the output of all pods below a folder, or of one global rank; `tail` counts per file.
 
     When following, pods that come later are found too, and the end is when `is_finished` says so and
-    everything is read. Otherwise pods follow one another, in the order in which they began.
+    everything is read. Otherwise pods follow one another, in the order in which they began, each as far as it
+    was when its turn came.
     """
     followers: dict[Path, LogFollower] = {}
     try:
@@ -188,11 +207,16 @@ async def read_logs(
             for path in list_logs(pods, rank):
                 if path not in followers:
                     followers[path] = LogFollower(path, tail)
-                for line in followers[path].read(is_final=is_final):
+                most = LogFile(path).measure() if not follow else None if is_final else _ROUND_BYTES
+                lines = followers[path].read(is_final=is_final, most_bytes=most)
+                for number, line in enumerate(lines, start=1):
                     yield _build_line(pods, path, line, rank)
+                    if number % _LINES_AT_ONCE == 0:
+                        await asyncio.sleep(0)
             if is_final:
                 return
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            is_behind = any(follower.is_behind for follower in followers.values())
+            await asyncio.sleep(0 if is_behind else _LOOK_AGAIN_SECONDS)
     finally:
         for follower in followers.values():
             follower.close()
@@ -203,18 +227,19 @@ def list_logs(pods: Path, rank: int | None = None) -> list[Path]:
 
     A restarted job has one for each attempt.
     """
-    pattern = "*/*.log" if rank is None else f"*/{RANKS_FOLDER}/{rank}.log"
-    found = [path for path in pods.glob(pattern) if path.exists()]
+    found = [
+        path
+        for pod in _list_folder(pods)
+        for path in _list_folder(pod if rank is None else pod / RANKS_FOLDER)
+        if path.suffix == ".log" and (rank is None or path.stem == str(rank)) and path.exists()
+    ]
     return sorted(found, key=lambda path: (_began(path.relative_to(pods).parts[0], pods), path))
 
 
 def list_ranks(pods: Path) -> dict[int, list[Path]]:
     """Return the logs of each global rank."""
-    ranks: dict[int, list[Path]] = {}
-    for path in pods.glob(f"*/{RANKS_FOLDER}/*.log"):
-        if path.stem.isdigit():
-            ranks.setdefault(int(path.stem), []).append(path)
-    return {rank: list_logs(pods, rank) for rank in sorted(ranks)}
+    names = {path.stem for pod in _list_folder(pods) for path in _list_folder(pod / RANKS_FOLDER)}
+    return {rank: list_logs(pods, rank) for rank in sorted(int(name) for name in names if name.isdigit())}
 
 
 def _began(pod: str, pods: Path) -> float:
@@ -222,6 +247,20 @@ def _began(pod: str, pods: Path) -> float:
         return (pods / pod / "began").stat().st_mtime
     except FileNotFoundError:
         return 0.0
+
+
+def _list_folder(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _measure(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _build_line(pods: Path, path: Path, line: bytes, rank: int | None) -> OutputLine:
@@ -273,3 +312,28 @@ def _read_backwards(path: Path) -> Iterator[bytes]:
             yield from reversed(lines[1:])
         if not is_end:
             yield rest
+
+
+def _find_tail(files: Sequence[int], lines: int) -> tuple[int, int]:
+    """Return in which of the open files, oldest first, and where in it the last lines begin.
+
+    The end of an older file is that of a line. An unfinished last line is one.
+    """
+    ends_left = lines
+    is_end = True
+    for number in reversed(range(len(files))):
+        position = os.fstat(files[number]).st_size
+        while position > 0:
+            step = min(_BLOCK_BYTES, position)
+            position -= step
+            block = os.pread(files[number], step, position)
+            # The end of the last line is not what the line before it ends with.
+            place = len(block) - 1 if is_end and block.endswith(b"\n") else len(block)
+            if is_end and lines == 0:
+                return number, position + len(block)
+            is_end = False
+            while (place := block.rfind(b"\n", 0, place)) >= 0:
+                ends_left -= 1
+                if ends_left == 0:
+                    return number, position + place + 1
+    return 0, 0
