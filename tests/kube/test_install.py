@@ -24,8 +24,9 @@ from trainwright.api.meta import Json
 from trainwright.cluster.kube.config import load_connection
 from trainwright.cluster.kube.transport import AiohttpTransport
 from trainwright.errors import TargetUnreachable
+from trainwright.manifests.access import EDIT, VIEW
 from trainwright.manifests.installation import build_installation
-from trainwright.manifests.names import CERTIFICATE_SECRET, OPERATOR
+from trainwright.manifests.names import CERTIFICATE_SECRET, OPERATOR, OPERATOR_JOBS
 from trainwright.manifests.settings import InstallSettings
 from trainwright.operator.followed_object import Place
 from trainwright.operator.install import (
@@ -33,6 +34,7 @@ from trainwright.operator.install import (
     InstallationRefused,
     apply_installation,
     check_cluster,
+    remove_other_access,
     wait_until_ready,
 )
 from trainwright.operator.installed_objects import (
@@ -41,6 +43,7 @@ from trainwright.operator.installed_objects import (
     delete_object,
     find_place,
     get_object,
+    list_access,
     list_objects,
     patch_object,
 )
@@ -96,6 +99,7 @@ class Admin:
         objects = build_objects(settings)
         await check_cluster(self.transport, settings, objects, replace=replace)
         await apply_installation(self.transport, objects, self.told.append)
+        await remove_other_access(self.transport, objects, self.told.append)
         return [line.rsplit(" ", 1)[1] for line in self.told]
 
     async def uninstall(self, *, delete_jobs: bool = False) -> None:
@@ -108,6 +112,10 @@ class Admin:
         """Which objects of an installation there are."""
         places = [find_place(obj) for obj in self.objects]
         return [str(place) for place in places if await get_object(self.transport, place) is not None]
+
+    async def list_access(self) -> list[str]:
+        """Return the roles and bindings of ours, of all namespaces, in order."""
+        return sorted(str(place) for place in await list_access(self.transport))
 
     async def get(self, place: Place) -> Json:
         found = await get_object(self.transport, place)
@@ -284,6 +292,77 @@ async def test_an_interrupted_installation_says_where_and_the_next_one_goes_on(a
     assert "created" not in states[:before]
 
 
+# -- one namespace -------------------------------------------------------------------------------------------
+
+
+async def test_rights_follow_the_namespace_that_is_watched(admin: Admin) -> None:
+    await admin.create_namespace(admin.users)
+    await admin.create_namespace(admin.peers)
+    await admin.install()
+    everywhere = await admin.list_access()
+    await admin.install(watch_namespace=admin.users)
+    users = await admin.list_access()
+    await admin.install(watch_namespace=admin.peers)
+    peers = await admin.list_access()
+    again = await admin.install(watch_namespace=admin.peers)
+    await admin.install()
+
+    assert f"ClusterRole {EDIT}" in everywhere
+    assert [place for place in users if admin.users in place] == [
+        f"Role {admin.users}/{OPERATOR_JOBS}",
+        f"Role {admin.users}/{EDIT}",
+        f"Role {admin.users}/{VIEW}",
+        f"RoleBinding {admin.users}/{OPERATOR_JOBS}",
+    ]
+    assert f"ClusterRole {EDIT}" not in users
+    assert peers == [place.replace(admin.users, admin.peers) for place in users]
+    assert again == ["kept", *["unchanged"] * (len(again) - 1)]
+    assert await admin.list_access() == everywhere
+
+
+async def test_reading_for_everybody_ends_when_it_is_not_asked_for_any_more(admin: Admin) -> None:
+    await admin.install()
+    before = await admin.list_access()
+    await admin.install(public_read=False)
+
+    assert set(before) - set(await admin.list_access()) == {
+        "ClusterRoleBinding kubeflow-trainer-view-cluster-runtimes",
+        f"Role {admin.home}/kubeflow-trainer-public",
+        f"RoleBinding {admin.home}/kubeflow-trainer-public",
+    }
+
+
+async def test_rights_that_others_made_under_our_names_are_left(admin: Admin) -> None:
+    await admin.create_namespace(admin.users)
+    theirs = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": EDIT, "namespace": admin.users},
+        "rules": [],
+    }
+    await admin.apply(theirs)
+    await admin.install()
+
+    assert await get_object(admin.transport, find_place(theirs)) is not None
+
+
+async def test_a_namespace_to_watch_must_be_there(admin: Admin) -> None:
+    with pytest.raises(InstallationRefused, match=f"make it first: kubectl create namespace {admin.users}"):
+        await admin.install(watch_namespace=admin.users)
+    assert await admin.list_present() == []
+    assert set(await admin.install(watch_namespace=admin.home)) == {"created"}
+
+
+async def test_what_was_given_in_a_namespace_of_users_goes_and_the_namespace_stays(admin: Admin) -> None:
+    await admin.create_namespace(admin.users)
+    await admin.install(watch_namespace=admin.users)
+    await admin.uninstall()
+
+    assert await admin.list_access() == []
+    assert await admin.list_present() == [str(find_place(crd)) for crd in admin.crds]
+    assert await get_object(admin.transport, build_place("Namespace", admin.users)) is not None
+
+
 async def test_waiting_ends_when_all_pods_are_available(admin: Admin) -> None:
     await admin.install()
     waiting = asyncio.create_task(wait_until_ready(admin.transport, admin.settings, 30))
@@ -432,6 +511,19 @@ async def test_the_verbs_install_print_and_uninstall(admin: Admin, program: Prog
     ]
     nothing = await asyncio.to_thread(program.run, "uninstall", "--apply")
     assert "nothing of Trainwright is on this cluster" in nothing.stderr
+
+
+async def test_the_verbs_install_and_uninstall_for_one_namespace(admin: Admin, program: Program) -> None:
+    await admin.create_namespace(admin.users)
+    words = ("install", "--apply", "--no-wait", "-n", admin.home, "--watch-namespace", admin.users)
+    installed = await asyncio.to_thread(program.run, *words)
+    assert (installed.returncode, installed.stdout) == (0, "")
+    assert installed.stderr.startswith(f"the operator runs the TrainJobs of namespace {admin.users} alone; ")
+    assert f"RoleBinding {admin.users}/{OPERATOR_JOBS} created" in installed.stderr
+    removed = await asyncio.to_thread(program.run, "uninstall", "--apply")
+    assert removed.returncode == 0
+    assert f"RoleBinding {admin.users}/{OPERATOR_JOBS} deleted" in removed.stderr
+    assert await admin.list_access() == []
 
 
 async def test_a_refusal_is_one_message_and_writes_nothing(admin: Admin, program: Program) -> None:

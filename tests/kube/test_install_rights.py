@@ -31,6 +31,7 @@ from trainwright.manifests.names import (
 from trainwright.manifests.settings import InstallSettings
 
 HOME = "rights-home"  # where the operator is installed
+WATCHED = "rights-watched"  # the namespace that it watches, where it watches one alone
 ELSEWHERE = "rights-elsewhere"
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 READ = {"get", "list", "watch"}
@@ -81,7 +82,7 @@ ASKED = (
 )
 Rights = Mapping[tuple[str, str, str], set[str]]
 
-EVERYWHERE: Rights = {
+JOBS: Rights = {
     ("", "configmaps", ""): READ | {"create", "delete", "patch"},
     ("", "secrets", ""): {"create", "get"},
     ("", "secrets", CERTIFICATE_SECRET): {"create", "get"},
@@ -97,6 +98,8 @@ EVERYWHERE: Rights = {
     (TRAINER, "trainjobs/status", ""): {"get", "patch"},
     (TRAINER, "trainjobs/finalizers", ""): {"update"},
     (TRAINER, "trainingruntimes", ""): READ | {"patch"},
+}
+CLUSTER: Rights = {
     (TRAINER, "clustertrainingruntimes", ""): READ | {"patch"},
     (ADMISSION, "mutatingwebhookconfigurations", MUTATING_CONFIGURATION): READ | {"update"},
     (ADMISSION, "validatingwebhookconfigurations", VALIDATING_CONFIGURATION): READ | {"update"},
@@ -104,11 +107,16 @@ EVERYWHERE: Rights = {
     ("authentication.k8s.io", "tokenreviews", ""): {"create"},
     ("authorization.k8s.io", "subjectaccessreviews", ""): {"create"},
 }
-AT_HOME: Rights = {
-    **EVERYWHERE,
-    ("", "secrets", CERTIFICATE_SECRET): READ | {"create", "update"},
+EVERYWHERE: Rights = {**JOBS, **CLUSTER}
+OWN: Rights = {
+    ("", "secrets", CERTIFICATE_SECRET): READ | {"update"},
     ("coordination.k8s.io", "leases", ""): {"create"},
     ("coordination.k8s.io", "leases", LEASE): READ | {"create", "update"},
+}
+AT_HOME: Rights = {
+    **EVERYWHERE,
+    **OWN,
+    ("", "secrets", CERTIFICATE_SECRET): OWN["", "secrets", CERTIFICATE_SECRET] | {"create"},
 }
 CHILDREN: Rights = {
     ("", "pods", ""): READ,
@@ -135,13 +143,21 @@ ANYBODY: Rights = {(TRAINER, "clustertrainingruntimes", ""): READ}
 
 
 @pytest.fixture(scope="module")
-def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The control plane with our roles, and with people who have them in one namespace."""
-    settings = InstallSettings(namespace=HOME)
-    for name in (HOME, ELSEWHERE):
+def plane(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane with our roles, and with people who have them in one namespace.
+
+    As a parameter it has the namespace that the operator watches alone; then the people work in that.
+    """
+    watched: str | None = getattr(request, "param", None)
+    settings = InstallSettings(namespace=HOME, watch_namespace=watched)
+    for name in (HOME, WATCHED, ELSEWHERE):
         send(control_plane, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     objects = [*build_operator_access(settings), *build_user_access(settings)]
-    objects += [_build_binding(person, role) for person, role in (("editor", EDIT), ("viewer", VIEW))]
+    kind = "ClusterRole" if watched is None else "Role"
+    objects += [
+        _build_binding(person, kind, role, watched or HOME)
+        for person, role in (("editor", EDIT), ("viewer", VIEW))
+    ]
     for obj in objects:
         place = obj["metadata"].get("namespace", "")
         reply = send(control_plane, "POST", build_url(obj, place), obj)
@@ -150,16 +166,14 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     for obj in objects:
         place = obj["metadata"].get("namespace", "")
         send(control_plane, "DELETE", build_url(obj, place, obj["metadata"]["name"]))
-    for name in (HOME, ELSEWHERE):
-        send(control_plane, "DELETE", f"/api/v1/namespaces/{name}")
 
 
-def _build_binding(person: str, role: str) -> Json:
+def _build_binding(person: str, kind: str, role: str, namespace: str) -> Json:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
-        "metadata": {"name": f"{person}-{uuid.uuid4().hex[:6]}", "namespace": HOME},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "metadata": {"name": f"{person}-{uuid.uuid4().hex[:6]}", "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": person}],
     }
 
@@ -212,6 +226,34 @@ def list_rights(plane: ControlPlane, user: str, namespace: str) -> Rights:
     ],
 )
 def test_who_may_do_exactly_what(plane: ControlPlane, user: str, namespace: str, expected: Rights) -> None:
+    assert list_rights(plane, user, namespace) == expected
+
+
+@pytest.mark.parametrize("plane", [WATCHED], indirect=True, ids=["one namespace watched"])
+@pytest.mark.parametrize(
+    ("user", "namespace", "expected"),
+    [
+        (f"system:serviceaccount:{HOME}:{OPERATOR}", WATCHED, EVERYWHERE),
+        (f"system:serviceaccount:{HOME}:{OPERATOR}", HOME, {**CLUSTER, **OWN}),
+        (f"system:serviceaccount:{HOME}:{OPERATOR}", ELSEWHERE, CLUSTER),
+        ("editor", WATCHED, EDITOR),
+        ("editor", ELSEWHERE, ANYBODY),
+        ("viewer", WATCHED, VIEWER),
+        ("stranger", WATCHED, ANYBODY),
+    ],
+    ids=[
+        "the operator where it watches",
+        "the operator at home",
+        "the operator elsewhere",
+        "an editor",
+        "an editor elsewhere",
+        "a viewer",
+        "anybody",
+    ],
+)
+def test_of_one_namespace_who_may_do_exactly_what(
+    plane: ControlPlane, user: str, namespace: str, expected: Rights
+) -> None:
     assert list_rights(plane, user, namespace) == expected
 
 

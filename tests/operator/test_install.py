@@ -47,10 +47,27 @@ def test_runtimes_can_be_chosen(program: Program, names: str, runtimes: list[str
     assert objects[: -len(runtimes) or None] == build_installation(InstallSettings(), [])
 
 
+def test_for_one_namespace_it_says_what_is_left_to_the_cluster(program: Program) -> None:
+    done = program.run("install", "--watch-namespace", "team-a", "--runtimes", "plain")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    plain = build_object(load_shipped_runtimes()["plain"])
+
+    assert done.returncode == 0
+    assert list(yaml.load_all(done.stdout, loader)) == build_installation(
+        InstallSettings(watch_namespace="team-a"), [plain]
+    )
+    assert done.stderr == (
+        "the operator runs the TrainJobs of namespace team-a alone; for the whole cluster there remains what "
+        "no namespace can hold: 3 CustomResourceDefinitions, 2 ClusterRoles, 2 ClusterRoleBindings, "
+        "1 MutatingWebhookConfiguration, 1 ValidatingWebhookConfiguration, 1 ClusterTrainingRuntime\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("install", "-n", "Not_A_Name"), "--namespace: "),
+        (("install", "--watch-namespace", "Not_A_Name"), "--watch-namespace: "),
         (("install", "--feature-gates", "Nope=true"), "'Nope' is not known"),
         (("install", "--replicas", "0"), "--replicas"),
         (

@@ -15,6 +15,7 @@ from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json
 from trainwright.api.writing import build_yaml
 from trainwright.cluster.kube.resources import RESOURCES
+from trainwright.manifests.access import ACCESS_KINDS, ACCESS_NAMES, EDIT, VIEW
 from trainwright.manifests.installation import build_installation, load_crds
 from trainwright.manifests.names import (
     CERTIFICATE_SECRET,
@@ -22,6 +23,7 @@ from trainwright.manifests.names import (
     HEALTH_PORT,
     METRICS_PORT,
     OPERATOR,
+    OPERATOR_JOBS,
     PROGRESS_PORT,
     WEBHOOK_PORT,
 )
@@ -203,6 +205,84 @@ def test_reading_for_everybody_can_be_left_out() -> None:
     ]
     assert list_public(build(public_read=False)) == []
     assert find(build(public_read=False), "ClusterRole", "kubeflow-trainer-view-cluster-runtimes")
+
+
+def list_rights(rules: list[Json]) -> set[tuple[str, str, str, str]]:
+    """Return (group, resource, verb, name) of everything that the rules allow."""
+    return {
+        (group, resource, verb, name)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames") or ("*",)
+    }
+
+
+def test_an_operator_of_one_namespace_has_the_same_rights_there_and_to_nothing_of_others() -> None:
+    objects = build(namespace="trainers", watch_namespace="team-a")
+    cluster = list_rights(find(objects, "ClusterRole", OPERATOR)["rules"])
+    watched = list_rights(find(objects, "Role", OPERATOR_JOBS)["rules"])
+
+    assert find(objects, "Role", OPERATOR_JOBS)["metadata"]["namespace"] == "team-a"
+    assert find(objects, "RoleBinding", OPERATOR_JOBS)["metadata"]["namespace"] == "team-a"
+    assert find(objects, "RoleBinding", OPERATOR_JOBS)["subjects"] == [
+        {"kind": "ServiceAccount", "name": OPERATOR, "namespace": "trainers"}
+    ]
+    assert cluster | watched == list_rights(find(build(), "ClusterRole", OPERATOR)["rules"])
+    resources = {resource.plural: resource for resource in RESOURCES.values()}
+    assert not any(resources[plural].namespaced for _, plural, _, _ in cluster)
+    assert all(resources[plural.partition("/")[0]].namespaced for _, plural, _, _ in watched)
+
+
+def test_of_one_namespace_only_what_no_namespace_can_hold_is_for_the_cluster() -> None:
+    objects = build(namespace="trainers", watch_namespace="team-a")
+    everywhere = [
+        f"{obj['kind']} {obj['metadata']['name']}"
+        for obj in objects
+        if "namespace" not in obj["metadata"]
+        and obj["kind"] not in {"CustomResourceDefinition", "ClusterTrainingRuntime"}
+    ]
+
+    assert everywhere == [
+        "Namespace trainers",  # of the operator; that of the users is theirs
+        f"ClusterRole {OPERATOR}",
+        f"ClusterRoleBinding {OPERATOR}",
+        "ClusterRole kubeflow-trainer-view-cluster-runtimes",
+        "ClusterRoleBinding kubeflow-trainer-view-cluster-runtimes",
+        "MutatingWebhookConfiguration defaulter.trainer.kubeflow.org",
+        "ValidatingWebhookConfiguration validator.trainer.kubeflow.org",
+    ]
+    for role in (EDIT, VIEW):
+        assert find(objects, "Role", role)["metadata"]["namespace"] == "team-a"
+        assert find(objects, "Role", role)["rules"] == find(build(), "ClusterRole", role)["rules"]
+
+
+def test_an_operator_of_one_namespace_watches_it_and_is_asked_about_it_alone() -> None:
+    objects = build(namespace="trainers", watch_namespace="team-a")
+    [container] = find(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+
+    assert container["args"][-1] == "--namespace=team-a"
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        for webhook in find(objects, kind)["webhooks"]:
+            assert webhook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "team-a"}}
+        for webhook in find(build(), kind)["webhooks"]:
+            assert "namespaceSelector" not in webhook
+
+
+def test_an_operator_may_watch_the_namespace_that_it_runs_in() -> None:
+    objects = build(namespace="team-a", watch_namespace="team-a")
+    places = {(obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]) for obj in objects}
+
+    assert len(places) == len(objects)
+
+
+@pytest.mark.parametrize("watched", [None, "team-a"])
+def test_rights_have_the_names_by_which_they_are_found_again(watched: str | None) -> None:
+    rights = [obj for obj in build(watch_namespace=watched) if "rbac" in obj["apiVersion"]]
+
+    assert {obj["kind"] for obj in rights} == set(ACCESS_KINDS)
+    assert {obj["metadata"]["name"] for obj in rights} <= ACCESS_NAMES
 
 
 def test_shipped_runtimes_can_come_before_the_webhooks() -> None:

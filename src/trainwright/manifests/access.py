@@ -2,7 +2,8 @@
 
 The operator has exactly what it sends. Rights that a name can narrow (its lease, its certificate, the two
 webhook configurations) are narrowed by it. Of Secrets, which hold keys of jobs besides its certificate, it
-may make new ones and read one that it names.
+may make new ones and read one that it names. Where it watches one namespace, it has the rights to what lies
+in a namespace there and nowhere else, and so have people.
 Source: spec 01 section 3.11, spec 03 section 3.5.
 """
 
@@ -19,6 +20,7 @@ from trainwright.manifests.names import (
     LEASE,
     MUTATING_CONFIGURATION,
     OPERATOR,
+    OPERATOR_JOBS,
     PUBLIC_CONFIG_MAP,
     VALIDATING_CONFIGURATION,
 )
@@ -34,13 +36,20 @@ _EVERYBODY: Final[Json] = {"apiGroup": _RBAC, "kind": "Group", "name": "system:a
 VIEW, EDIT, ADMIN = (f"kubeflow-trainer-{role}" for role in ("view", "edit", "admin"))
 VIEW_CLUSTER_RUNTIMES: Final = "kubeflow-trainer-view-cluster-runtimes"
 
+ACCESS_KINDS: Final = ("RoleBinding", "ClusterRoleBinding", "Role", "ClusterRole")
+# What roles and their bindings are called, whatever the settings.
+ACCESS_NAMES: Final = frozenset(
+    {OPERATOR, OPERATOR_JOBS, VIEW, EDIT, ADMIN, VIEW_CLUSTER_RUNTIMES, PUBLIC_CONFIG_MAP}
+)
+
 
 def _rule(group: str, resources: str, *verbs: str, names: tuple[str, ...] = ()) -> Json:
     rule: Json = {"apiGroups": [group], "resources": resources.split(), "verbs": sorted(verbs)}
     return {**rule, "resourceNames": sorted(names)} if names else rule
 
 
-OPERATOR_RULES: Final[tuple[Json, ...]] = (
+# To jobs and what they consist of, wherever the operator watches.
+OPERATOR_JOB_RULES: Final[tuple[Json, ...]] = (
     # Snapshots of runtimes, of which the peer's are read, and what jobs have beside their JobSets.
     _rule("", "configmaps", *_READ, "create", "delete", "patch"),
     # Keys of jobs are made once. They are neither listed nor watched, so that none is kept in memory.
@@ -59,10 +68,16 @@ OPERATOR_RULES: Final[tuple[Json, ...]] = (
     _rule(KUEUE_GROUP, "workloads", *_READ),
     _rule(GROUP, "trainjobs", *_READ, "delete"),
     # Finalizers that older versions of the peer left behind are taken away.
-    _rule(GROUP, "clustertrainingruntimes trainingruntimes", *_READ, "patch"),
+    _rule(GROUP, "trainingruntimes", *_READ, "patch"),
     _rule(GROUP, "trainjobs/status", "get", "patch"),
     # Asked for where owners may only be set by who may delete them (OwnerReferencesPermissionEnforcement).
     _rule(GROUP, "trainjobs/finalizers", "update"),
+)
+
+# To what lies in no namespace.
+OPERATOR_CLUSTER_RULES: Final[tuple[Json, ...]] = (
+    # As with the runtimes of namespaces.
+    _rule(GROUP, "clustertrainingruntimes", *_READ, "patch"),
     # Whether they know what this operator writes.
     _rule("apiextensions.k8s.io", "customresourcedefinitions", "get", names=tuple(CRD_NAMES.values())),
     _rule(
@@ -83,6 +98,8 @@ OPERATOR_RULES: Final[tuple[Json, ...]] = (
     _rule("authentication.k8s.io", "tokenreviews", "create"),
     _rule("authorization.k8s.io", "subjectaccessreviews", "create"),
 )
+
+OPERATOR_RULES: Final = (*OPERATOR_JOB_RULES, *OPERATOR_CLUSTER_RULES)
 
 # In the operator's own namespace.
 OPERATOR_NAMESPACE_RULES: Final[tuple[Json, ...]] = (
@@ -113,22 +130,50 @@ _VIEW_RULES: Final[tuple[Json, ...]] = (
 def build_operator_access(settings: InstallSettings) -> list[Json]:
     """Return the service account of the operator and its rights."""
     subjects = [build_operator_subject(settings)]
-    here = settings.namespace
-    return [
+    here, watched = settings.namespace, settings.watch_namespace
+    objects = [
         build_object("v1", "ServiceAccount", OPERATOR, here),
-        _build_role("ClusterRole", OPERATOR, OPERATOR_RULES),
+        _build_role("ClusterRole", OPERATOR, OPERATOR_RULES if watched is None else OPERATOR_CLUSTER_RULES),
         _build_binding("ClusterRole", OPERATOR, subjects),
         _build_role("Role", OPERATOR, OPERATOR_NAMESPACE_RULES, here),
         _build_binding("Role", OPERATOR, subjects, here),
     ]
+    if watched is not None:
+        objects += [
+            _build_role("Role", OPERATOR_JOBS, OPERATOR_JOB_RULES, watched),
+            _build_binding("Role", OPERATOR_JOBS, subjects, watched),
+        ]
+    return objects
 
 
 def build_user_access(settings: InstallSettings) -> list[Json]:
     """Return the roles of people, and what everybody may read.
 
-    The roles add themselves to Kubernetes' own admin, edit and view, and to those of a Kubeflow platform.
+    Those for the whole cluster add themselves to Kubernetes' own admin, edit and view, and to those of a
+    Kubeflow platform. Those of one namespace cannot: whoever shall have them is bound to them.
     """
-    objects = [
+    if settings.watch_namespace is None:
+        objects = _build_aggregated_roles()
+    else:
+        objects = [
+            _build_role("Role", EDIT, _EDIT_RULES, settings.watch_namespace),
+            _build_role("Role", VIEW, _VIEW_RULES, settings.watch_namespace),
+        ]
+    objects += [
+        _build_role("ClusterRole", VIEW_CLUSTER_RUNTIMES, (_rule(GROUP, "clustertrainingruntimes", *_READ),))
+    ]
+    if settings.public_read:
+        read_version = (_rule("", "configmaps", *_READ, names=(PUBLIC_CONFIG_MAP,)),)
+        objects += [
+            _build_binding("ClusterRole", VIEW_CLUSTER_RUNTIMES, [_EVERYBODY]),
+            _build_role("Role", PUBLIC_CONFIG_MAP, read_version, settings.namespace),
+            _build_binding("Role", PUBLIC_CONFIG_MAP, [_EVERYBODY], settings.namespace),
+        ]
+    return objects
+
+
+def _build_aggregated_roles() -> list[Json]:
+    return [
         _build_aggregated(
             ADMIN,
             (),
@@ -154,16 +199,7 @@ def build_user_access(settings: InstallSettings) -> list[Json]:
                 f"{_AGGREGATE_TO_BUILTIN}-view": "true",
             },
         ),
-        _build_role("ClusterRole", VIEW_CLUSTER_RUNTIMES, (_rule(GROUP, "clustertrainingruntimes", *_READ),)),
     ]
-    if settings.public_read:
-        read_version = (_rule("", "configmaps", *_READ, names=(PUBLIC_CONFIG_MAP,)),)
-        objects += [
-            _build_binding("ClusterRole", VIEW_CLUSTER_RUNTIMES, [_EVERYBODY]),
-            _build_role("Role", PUBLIC_CONFIG_MAP, read_version, settings.namespace),
-            _build_binding("Role", PUBLIC_CONFIG_MAP, [_EVERYBODY], settings.namespace),
-        ]
-    return objects
 
 
 def _build_role(kind: str, name: str, rules: tuple[Json, ...], namespace: str | None = None) -> Json:

@@ -13,6 +13,7 @@ import msgspec
 from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, GROUP, TRAIN_JOB, TRAINING_RUNTIME
 
 OPERATOR: Final = "kubeflow-trainer-controller-manager"  # Deployment, Service, ServiceAccount, ClusterRole
+OPERATOR_JOBS: Final = f"{OPERATOR}-jobs"  # Role of an operator that watches one namespace, there
 DEFAULT_NAMESPACE: Final = "kubeflow-system"
 CONFIG_MAP: Final = "kubeflow-trainer-config"
 CONFIG_KEY: Final = "controller_manager_config.yaml"

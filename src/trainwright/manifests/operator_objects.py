@@ -150,10 +150,11 @@ def _build_deployment(settings: InstallSettings, config: str) -> Json:
 
 
 def _build_container(settings: InstallSettings) -> Json:
+    watched = [f"--namespace={settings.watch_namespace}"] if settings.watch_namespace is not None else []
     return {
         "name": "manager",
         "image": settings.image,
-        "args": ["controller", f"--config={CONFIG_FOLDER}/{CONFIG_KEY}"],
+        "args": ["controller", f"--config={CONFIG_FOLDER}/{CONFIG_KEY}", *watched],
         "env": [
             {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
             for name, path in (("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"))

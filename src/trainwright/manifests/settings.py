@@ -23,11 +23,13 @@ DEFAULT_IMAGE: Final = f"trainwright/operator:{__version__}"
 class InstallSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One installation.
 
+    `namespace` is the operator's own; `watch_namespace` the only one whose jobs it runs, None for all.
     Without `public_read` only those whom a role is given to can list cluster runtimes and read the version.
     `feature_gates` go into the configuration file as they are.
     """
 
     namespace: str = DEFAULT_NAMESPACE
+    watch_namespace: str | None = None
     image: str = DEFAULT_IMAGE
     replicas: int = 2
     feature_gates: Mapping[str, bool] = msgspec.field(default_factory=dict)

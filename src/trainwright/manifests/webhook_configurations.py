@@ -1,6 +1,7 @@
 """When the API server asks the webhooks. The CA is not in here: the operator puts it in, and keeps it there.
 
-Source: spec 01 section 2.2.
+An operator that watches one namespace is asked about objects of that namespace and about those of none; it
+could tell nothing about the others, whose runtimes it does not see. Source: spec 01 section 2.2.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from trainwright.manifests.settings import InstallSettings, build_object
 
 _API_VERSION: Final = "admissionregistration.k8s.io/v1"
 SERVICE_PORT: Final = 443
+_NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"  # the API server sets it on every namespace
 _SKIPPED: Final[Json] = {
     "matchExpressions": [
         {"key": WEBHOOK_VALIDATION_LABEL, "operator": "NotIn", "values": ["disabled"]},
@@ -49,6 +51,9 @@ def _build_webhook(webhook: Webhook, settings: InstallSettings) -> Json:
         "path": webhook.path,
         "port": SERVICE_PORT,
     }
+    # Objects that are in no namespace pass any selector of namespaces.
+    watched = settings.watch_namespace
+    selector = {"matchLabels": {_NAMESPACE_NAME_LABEL: watched}} if watched is not None else None
     return {
         "name": webhook.name,
         "admissionReviewVersions": ["v1"],
@@ -64,5 +69,6 @@ def _build_webhook(webhook: Webhook, settings: InstallSettings) -> Json:
                 "resources": [webhook.plural],
             }
         ],
+        **({"namespaceSelector": selector} if selector is not None else {}),
         **({"objectSelector": _SKIPPED} if webhook.can_be_skipped else {}),
     }

@@ -23,9 +23,11 @@ from trainwright.operator.followed_object import follow_object
 from trainwright.operator.installed_objects import (
     apply_object,
     build_place,
+    delete_object,
     find_place,
     get_object,
     is_ours,
+    list_access,
     list_objects,
 )
 
@@ -49,6 +51,7 @@ async def check_cluster(
 ) -> None:
     """Raise InstallationRefused where another operator, or one of another version, would be disturbed.
 
+    So does what an installation needs and does not bring: JobSet, and a namespace of users to watch.
     `replace` allows to take the place of one in the same namespace.
     """
     for deployment in await list_objects(transport, "Deployment", fields=f"metadata.name={OPERATOR}"):
@@ -66,6 +69,14 @@ async def check_cluster(
             raise InstallationRefused(
                 f"{find_place(obj)} is being deleted; wait until it is gone, and try again"
             )
+    watched = settings.watch_namespace
+    if watched is None or watched == settings.namespace:
+        return
+    if await get_object(transport, build_place("Namespace", watched)) is None:
+        raise InstallationRefused(
+            f"namespace {watched}, whose TrainJobs the operator is to run (--watch-namespace), does not "
+            f"exist; make it first: kubectl create namespace {watched}"
+        )
 
 
 def _check_other(deployment: Json, settings: InstallSettings, *, replace: bool) -> None:
@@ -105,6 +116,24 @@ async def apply_installation(transport: Transport, objects: Sequence[Json], tell
                 f"{find_place(obj)}: {error}\n{rest}; run the same command again to go on, or "
                 "`trainwright uninstall --apply` to remove them"
             ) from error
+
+
+async def remove_other_access(transport: Transport, objects: Sequence[Json], tell: Tell) -> None:
+    """Delete the rights that an installation of ours with other settings gave, and that `objects` do not.
+
+    Raises InstallationIncomplete where one cannot be deleted.
+    """
+    wanted = {find_place(obj) for obj in objects}
+    place = None
+    try:
+        for place in await list_access(transport):
+            if place not in wanted and await delete_object(transport, place):
+                tell(f"{place} deleted: it belonged to other settings")
+    except (ApiError, TargetUnreachable) as error:
+        raise InstallationIncomplete(
+            f"{place or 'roles and their bindings'}: {error}\nall objects are applied, but rights that other "
+            "settings gave may be left; run the same command again"
+        ) from error
 
 
 async def _apply(transport: Transport, obj: Json) -> str:

@@ -21,6 +21,7 @@ from trainwright.cluster.kube.requests import (
 from trainwright.cluster.kube.resources import RESOURCES
 from trainwright.cluster.kube.transport import Transport
 from trainwright.errors import NotFound
+from trainwright.manifests.access import ACCESS_KINDS, ACCESS_NAMES
 from trainwright.manifests.names import MANAGED_BY, MANAGED_BY_LABEL
 from trainwright.operator.followed_object import Place
 
@@ -73,6 +74,16 @@ async def list_objects(
         token = page["metadata"].get("continue", "")
         if not token:
             return found
+
+
+async def list_access(transport: Transport) -> list[Place]:
+    """Return where roles and bindings of ours stand, in all namespaces, bindings first."""
+    return [
+        find_place(found)
+        for kind in ACCESS_KINDS
+        for found in await list_objects(transport, kind, labels=f"{MANAGED_BY_LABEL}={MANAGED_BY}")
+        if found["metadata"]["name"] in ACCESS_NAMES
+    ]
 
 
 async def apply_object(transport: Transport, obj: Json) -> Json:

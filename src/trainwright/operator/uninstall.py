@@ -36,6 +36,7 @@ from trainwright.operator.installed_objects import (
     find_place,
     get_object,
     is_ours,
+    list_access,
     list_objects,
     patch_object,
 )
@@ -85,6 +86,8 @@ async def plan_removal(transport: Transport, namespace: str, *, delete_jobs: boo
     # Webhooks first, so that no request waits for a server that is gone; what finds the others comes last.
     installed = build_installation(InstallSettings(namespace=namespace), ())
     candidates = [find_place(obj) for obj in installed if obj["kind"] not in (CRD_KIND, "Namespace")]
+    # Rights in namespaces that were watched alone are found wherever they are.
+    candidates += [place for place in await list_access(transport) if place not in candidates]
     candidates.sort(key=_order)
     places: list[Place] = []
     notices: list[str] = []

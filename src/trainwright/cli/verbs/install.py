@@ -21,6 +21,15 @@ def install(
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Namespace of the operator.", metavar="NAME")
     ] = "kubeflow-system",
+    watch_namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--watch-namespace",
+            help="Run the TrainJobs of this namespace alone, with rights to it alone. Default: of all.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
     image: Annotated[
         str | None,
         typer.Option(
@@ -67,6 +76,9 @@ def install(
     Prints YAML, for kubectl or for a repository. With --apply everything is applied to the cluster: the
     namespace, the kinds, rights, operator, webhooks and the shipped runtimes; JobSet must be there. Applying
     again changes nothing; runtimes that are there and not named any more stay.
+
+    With --watch-namespace rights are Roles in that namespace. What no namespace can hold remains, and is
+    listed: definitions, webhooks, cluster runtimes, and a ClusterRole for these.
     """
     from trainwright.api.encoding import build_object
     from trainwright.api.names import explain_label
@@ -77,21 +89,40 @@ def install(
     from trainwright.manifests.settings import DEFAULT_IMAGE, InstallSettings
     from trainwright.operator.feature_gates import parse_feature_gates
 
-    if problem := explain_label(namespace):
-        raise UsageError(f"--namespace: {problem}")
+    for option, name in (("--namespace", namespace), ("--watch-namespace", watch_namespace)):
+        if name is not None and (problem := explain_label(name)):
+            raise UsageError(f"{option}: {problem}")
     settings = InstallSettings(
         namespace=namespace,
+        watch_namespace=watch_namespace,
         image=image or DEFAULT_IMAGE,
         replicas=replicas,
         feature_gates=parse_feature_gates(feature_gates),
         public_read=public_read,
     )
     objects = build_installation(settings, [build_object(one) for one in _choose_runtimes(runtimes)])
+    if watch_namespace is not None:
+        _tell_cluster_part(watch_namespace, objects)
     if apply:
         wait_seconds = timeout if wait else None
         _apply_to_cluster(settings, objects, context, replace=replace, wait_seconds=wait_seconds)
     else:
         write_data(build_yaml(objects))
+
+
+def _tell_cluster_part(watched: str, objects: list[Json]) -> None:
+    """Say which of the objects are in no namespace although the operator watches one alone."""
+    from collections import Counter
+
+    from trainwright.cli.console import say
+
+    count = Counter(obj["kind"] for obj in objects if "namespace" not in obj["metadata"])
+    del count["Namespace"]
+    parts = ", ".join(f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in count.items())
+    say(
+        f"the operator runs the TrainJobs of namespace {watched} alone; for the whole cluster there remains "
+        f"what no namespace can hold: {parts}"
+    )
 
 
 def _choose_runtimes(names: str | None) -> list[ClusterTrainingRuntime]:
@@ -123,11 +154,17 @@ def _apply_to_cluster(
 ) -> None:
     from trainwright.cli.cluster_session import run_on_cluster
     from trainwright.cli.console import say
-    from trainwright.operator.install import apply_installation, check_cluster, wait_until_ready
+    from trainwright.operator.install import (
+        apply_installation,
+        check_cluster,
+        remove_other_access,
+        wait_until_ready,
+    )
 
     async def work(transport: Transport) -> None:
         await check_cluster(transport, settings, objects, replace=replace)
         await apply_installation(transport, objects, say)
+        await remove_other_access(transport, objects, say)
         if wait_seconds is not None:
             say(f"waiting until the operator in namespace {settings.namespace} is ready")
             await wait_until_ready(transport, settings, wait_seconds)
