@@ -37,20 +37,11 @@ _GUESTS = frozenset(
 )
 
 
-# Seen once: a TLS connection to the API server was still open when the loop of its test was gone, and
-# failed a later test as it was collected. Supposed, not shown: a request was cancelled, and aiohttp
-# closes its connection in good order, which waits for the server. To be taken away when it is known who
-# leaves it open.
-_LEFT_OPEN = ("unclosed transport", "unclosed <socket.socket")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.kubernetes)
-            for leftover in _LEFT_OPEN:
-                item.add_marker(pytest.mark.filterwarnings(f"ignore:{leftover}:ResourceWarning"))
             if EXTERNAL and (item.path.parent != here or item.path.name not in _GUESTS):
                 reason = f"NOT TESTED on the cluster of {EXTERNAL}: needs one of its own"
                 item.add_marker(pytest.mark.skip(reason=reason))

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from trainwright.cluster.kube.sockets import OneSidedClose
 from trainwright.operator.configuration import TlsSettings
 
 _VERSIONS: Final = {
@@ -150,6 +151,7 @@ class CertificateSlot:
         if self._options.suites is not None:
             context.set_ciphers(self._options.suites)
         context.set_alpn_protocols([_HTTP])
+        context.sslobject_class = OneSidedClose
         return context
 
 

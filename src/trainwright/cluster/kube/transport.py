@@ -24,6 +24,7 @@ from trainwright.cluster.kube.config import Connection
 from trainwright.cluster.kube.credentials import Credential, CredentialSource
 from trainwright.cluster.kube.errors import TooManyRequestsError, UnauthorizedError, parse_error
 from trainwright.cluster.kube.requests import Request
+from trainwright.cluster.kube.sockets import OneSidedClose, Sockets
 from trainwright.errors import TargetUnreachable
 
 POOL_SIZE = 64
@@ -61,6 +62,7 @@ class AiohttpTransport:
         loop = asyncio.get_running_loop()
         self._credentials = CredentialSource(connection, loop.time, lambda: datetime.now(UTC))
         self._sessions: dict[tuple[bytes | None, bytes | None], aiohttp.ClientSession] = {}
+        self._sockets = Sockets()
 
     async def __aenter__(self) -> Self:
         """Enter; connections are made when they are needed."""
@@ -73,10 +75,13 @@ class AiohttpTransport:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, also those of requests that were cancelled: no socket is left."""
         sessions, self._sessions = self._sessions, {}
-        for session in sessions.values():
-            await session.close()
+        try:
+            for session in sessions.values():
+                await session.close()
+        finally:
+            await self._sockets.close()
 
     async def request(self, request: Request) -> bytes:
         """Return the body of the answer. Raises ApiError, TargetUnreachable."""
@@ -90,11 +95,8 @@ class AiohttpTransport:
             total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=inactivity_seconds
         )
         async with self._answer(request, limits) as answer:
-            try:
-                async for piece in answer.content.iter_any():
-                    yield piece
-            finally:
-                _abort_unfinished(answer)
+            async for piece in answer.content.iter_any():
+                yield piece
 
     @asynccontextmanager
     async def _answer(
@@ -175,7 +177,9 @@ class AiohttpTransport:
         key = (credential.client_certificate_pem, credential.client_key_pem)
         if key not in self._sessions:
             context = build_ssl_context(self._connection, credential)
-            connector = aiohttp.TCPConnector(limit=POOL_SIZE, ssl=context, keepalive_timeout=60)
+            connector = aiohttp.TCPConnector(
+                limit=POOL_SIZE, ssl=context, keepalive_timeout=60, socket_factory=self._sockets.open
+            )
             self._sessions[key] = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         return self._sessions[key]
 
@@ -195,17 +199,8 @@ def build_ssl_context(connection: Connection, credential: Credential) -> ssl.SSL
             path.touch(mode=0o600)
             path.write_bytes(credential.client_certificate_pem + b"\n" + credential.client_key_pem)
             context.load_cert_chain(path)
+    context.sslobject_class = OneSidedClose
     return context
-
-
-def _abort_unfinished(answer: aiohttp.ClientResponse) -> None:
-    """End the connection of an answer that is given up before its end, at once.
-
-    An orderly end of TLS would wait up to 30 s for the word of a server that goes on sending.
-    """
-    transport = answer.connection.transport if answer.connection is not None else None
-    if isinstance(transport, asyncio.Transport):
-        transport.abort()
 
 
 def _build_url(server: str, request: Request) -> URL:
