@@ -19,10 +19,10 @@ from typing import Final
 import msgspec
 
 from trainwright.api.constants import TRAIN_JOB
-from trainwright.api.core import Event, Pod
+from trainwright.api.core import Pod
 from trainwright.api.meta import truncate_to_seconds
 from trainwright.api.trainjob import Cause
-from trainwright.control.evidence import Evidence, Force, find_newest_event, find_refused_pods
+from trainwright.control.evidence import Evidence, Force, find_newest_event, find_refused_pods, group_events
 from trainwright.control.gang_evidence import GANG_NOT_COMPLETE, find_gang_evidence
 from trainwright.control.hints import get_hint
 from trainwright.control.pod_evidence import find_pod_evidence
@@ -91,16 +91,14 @@ def find_strongest(view: View, now: datetime) -> tuple[Evidence, int] | None:
     None where all is well. Of what ended pods the first to have happened counts: other ranks follow it,
     killed, deleted, or with errors of their own. Among equals the lowest rank speaks.
     """
-    about_pods: dict[str, list[Event]] = {}
-    for event in view.seen.events:
-        if event.involved_object.kind == "Pod":
-            about_pods.setdefault(event.involved_object.name, []).append(event)
+    about_pods = group_events("Pod", view.seen.events)
+    done = _list_done_jobs(view)
     found = [
         evidence
         for pod in view.pods
         if is_of_current_attempt(pod.metadata, view.job_set)
         and (evidence := find_pod_evidence(pod, about_pods.get(pod.metadata.name, ()), now)) is not None
-        and not (evidence.force is Force.DELETED and _is_done(pod, view))
+        and not (evidence.force is Force.DELETED and _find_job_place(pod) in done)
     ]
     if view.pod_group is not None:
         unplaced = [evidence for evidence in found if evidence.force is Force.UNSCHEDULED]
@@ -200,8 +198,9 @@ def _find_without_pods(view: View) -> Evidence | None:
         for job in view.jobs
         if counted.get(find_place(job.metadata).replicated_job, 0) == 0
     )
+    about_jobs = group_events("Job", view.seen.events) if idle else {}
     for place, name in idle:
-        if evidence := find_refused_pods(name, place, view.seen.events):
+        if evidence := find_refused_pods(name, place, about_jobs.get(name, ())):
             return evidence
     if view.jobs:
         return None
@@ -237,15 +236,14 @@ def _get_order(evidence: Evidence) -> tuple[float, int, Place, str]:
     return (moment, evidence.force, evidence.place, evidence.name)
 
 
-def _is_done(pod: Pod, view: View) -> bool:
-    """Say whether the pod's Job has what it needs: its other pods are deleted once one has succeeded."""
-    place = find_place(pod.metadata)
-    return any(
-        other.status.phase == "Succeeded"
-        and (there := find_place(other.metadata)).replicated_job == place.replicated_job
-        and there.job_index == place.job_index
-        for other in view.pods
-    )
+def _list_done_jobs(view: View) -> frozenset[Place]:
+    """Return the Jobs that have what they need: their other pods are deleted once one has succeeded."""
+    return frozenset(_find_job_place(pod) for pod in view.pods if pod.status.phase == "Succeeded")
+
+
+def _find_job_place(pod: Pod) -> Place:
+    """Return where the Job of a pod stands."""
+    return msgspec.structs.replace(find_place(pod.metadata), rank=0)
 
 
 def _describe_count(others: int) -> str:

@@ -93,6 +93,15 @@ def find_newest_event(
     return max(about, key=lambda event: (_get_time_key(event), event.reason, event.message), default=None)
 
 
+def group_events(kind: str, events: Iterable[Event]) -> dict[str, list[Event]]:
+    """Return the events about objects of a kind by the name of the object, in their order."""
+    grouped: dict[str, list[Event]] = {}
+    for event in events:
+        if event.involved_object.kind == kind:
+            grouped.setdefault(event.involved_object.name, []).append(event)
+    return grouped
+
+
 def get_first_time(event: Event) -> datetime | None:
     """Return when what the event tells was first seen."""
     return event.first_timestamp or event.event_time or event.last_timestamp
