@@ -20,6 +20,10 @@ from trainwright.cluster.kube.transport import AiohttpTransport
 # clusters has that set, and does not mean tests by it.
 EXTERNAL = os.environ.get("TRAINWRIGHT_TEST_KUBECONFIG", "")
 
+# The first test of a folder pays for the start of its cluster: a minute on a machine that is busy with others.
+# Each component and each wait has a bound of its own, which says what is late.
+TEST_SECONDS = 300
+
 # What runs on a cluster of others. All the rest installs things under names that exist once in a cluster, or
 # webhooks that the API server could not reach; folders have clusters of their own.
 _GUESTS = frozenset(
@@ -42,6 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.kubernetes)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TEST_SECONDS))
             if EXTERNAL and (item.path.parent != here or item.path.name not in _GUESTS):
                 reason = f"NOT TESTED on the cluster of {EXTERNAL}: needs one of its own"
                 item.add_marker(pytest.mark.skip(reason=reason))

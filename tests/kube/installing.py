@@ -5,10 +5,13 @@ For control planes on which tests run an operator in their own process, as the u
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 from kube.control_plane import ControlPlane, load_documents
 from kube.external_cluster import ExternalCluster
+from trainwright.api.meta import Json
 from trainwright.manifests.access import OPERATOR_NAMESPACE_RULES, OPERATOR_RULES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,3 +39,34 @@ def grant_operator_rights(plane: ControlPlane | ExternalCluster) -> None:
             "subjects": [plane.get_subject("operator")],
         }
         plane.call("POST", f"/apis/{_RBAC}/v1/clusterrolebindings", binding)
+        wait_until_allowed(plane, "operator", rules)
+
+
+def wait_until_allowed(
+    plane: ControlPlane | ExternalCluster, user: str, rules: Sequence[Json], namespace: str = ""
+) -> None:
+    """Wait until the API server lets a user do what a role with these rules has just given him.
+
+    It learns of roles by watches of its own: on a busy machine a request that was sent at once was refused
+    in one of eight tries. In the namespace, or in all of them.
+    """
+    asked = next(rule for rule in rules if rule.get("resources") and not rule.get("resourceNames"))
+    resource, _, subresource = asked["resources"][0].partition("/")
+    subject = plane.get_subject(user)
+    name = subject["name"]
+    if subject["kind"] == "ServiceAccount":
+        name = f"system:serviceaccount:{subject['namespace']}:{name}"
+    attributes = {
+        "namespace": namespace,
+        "verb": asked["verbs"][0],
+        "group": asked["apiGroups"][0],
+        "resource": resource,
+        "subresource": subresource,
+    }
+    review = {"spec": {"user": name, "resourceAttributes": attributes}}
+    plane.wait_for(f"the rights of {name}", functools.partial(_is_allowed, plane, review))
+
+
+def _is_allowed(plane: ControlPlane | ExternalCluster, review: Json) -> bool:
+    answer = plane.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])

@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator
 from fractions import Fraction
 
-from kube.operating import People
+from kube.operating import PATIENCE_SECONDS, People
 from trainwright.api.meta import Json
 from trainwright.api.quantity import parse_quantity
 from trainwright.cluster.port import ChangeType
 
 JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
+_LAST = "last"  # the name of a pod
 
 
 class SeenPods:
@@ -27,12 +28,21 @@ class SeenPods:
         self.pods: dict[str, Json] = {}
         self.most_cpus = Fraction(0)
         self._held: dict[str, Fraction] = {}
+        self._given_up: set[str] = set()
+
+    def give_up(self, job: str) -> None:
+        """Count the pods of a TrainJob no more, which somebody deletes: Kueue does not wait for them."""
+        self._given_up.add(job)
+        for uid, pod in self.pods.items():
+            if pod["metadata"]["labels"].get(JOB_SET_LABEL) == job:
+                self._held[uid] = Fraction(0)
 
     def see(self, pod: Json, *, is_gone: bool) -> None:
         uid = pod["metadata"]["uid"]
         self.pods[uid] = pod
         has_ended = is_gone or pod["status"].get("phase") in ("Succeeded", "Failed")
-        self._held[uid] = Fraction(0) if has_ended else sum_requests(pod["spec"]).get("cpu", Fraction(0))
+        is_free = has_ended or pod["metadata"]["labels"].get(JOB_SET_LABEL) in self._given_up
+        self._held[uid] = Fraction(0) if is_free else sum_requests(pod["spec"]).get("cpu", Fraction(0))
         self.most_cpus = max(self.most_cpus, sum(self._held.values(), Fraction(0)))
 
     def of(self, job: str, replicated_job: str = "node") -> list[Json]:
@@ -47,21 +57,37 @@ class SeenPods:
 
 @contextlib.asynccontextmanager
 async def watching_pods(people: People) -> AsyncIterator[SeenPods]:
-    """Remember what happens to the pods of the namespace; there is none yet."""
+    """Remember what happens to the pods of the namespace; there is none yet.
+
+    After the block everything was seen that happened in it: changes come in order, and one that is made at
+    the end is waited for.
+    """
     seen = SeenPods()
     version = (await people.cluster.list("Pod", people.namespace)).resource_version
 
     async def follow() -> None:
         async with contextlib.aclosing(people.cluster.watch(["Pod"], people.namespace, version)) as changes:
             async for change in changes:
+                if change.object["metadata"]["name"] == _LAST:
+                    return
                 seen.see(change.object, is_gone=change.type is ChangeType.DELETED)
 
     task = asyncio.create_task(follow(), name="watching pods")
     try:
         yield seen
+        await people.create(_build_last_pod())
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await task
+        await people.delete("Pod", _LAST)
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+def _build_last_pod() -> Json:
+    """A pod that no scheduler looks at."""
+    spec = {"schedulerName": "nobody", "containers": [{"name": "none", "image": "none"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": _LAST}, "spec": spec}
 
 
 def sum_requests(pod_spec: Json) -> dict[str, Fraction]:

@@ -17,7 +17,7 @@ from kube.kueue import (
     build_priority_class,
 )
 from kube.kwok import EXIT_CODE
-from kube.operating import PATIENCE_SECONDS, People, eventually, train_job
+from kube.operating import PATIENCE_SECONDS, People, condition, eventually, train_job
 from trainwright.api.meta import Json
 from trainwright.cluster.kube.errors import ApiError
 from trainwright.cluster.kube.requests import JSON, MERGE_PATCH, Request
@@ -58,18 +58,22 @@ class Queues:
             await self.create(build_flavor(self.flavor(name), **flavors[name]))
         await self.create(build_cluster_queue(self.namespace, own, **spec))
         await self.create(build_local_queue(QUEUE, self.namespace))
+        for path in (self.path("ClusterQueue", self.namespace), self.path("LocalQueue", QUEUE)):
+            await self._until_active(path)
+
+    async def _until_active(self, path: str) -> None:
+        """Wait until Kueue works with a queue as it is: it learns of queues and of jobs in any order."""
 
         async def is_active() -> bool:
-            queue = await self.get(self.path("ClusterQueue", self.namespace))
-            return any(
-                c["type"] == "Active" and c["status"] == "True"
-                for c in queue.get("status", {}).get("conditions", ())
-            )
+            queue = await self.get(path)
+            active = condition(queue.get("status") or {}, "Active") or {}
+            is_current = active.get("observedGeneration") == queue["metadata"]["generation"]
+            return is_current and active["status"] == "True"
 
         await eventually(is_active)
 
     async def set_quotas(self, **cpus: str) -> None:
-        """Change the quotas of the queue, by flavor."""
+        """Change the quotas of the queue, by flavor; wait until Kueue admits by them."""
         path = self.path("ClusterQueue", self.namespace)
         (group,) = (await self.get(path))["spec"]["resourceGroups"]
         quotas = {self.flavor(name): cpu for name, cpu in cpus.items()}
@@ -79,6 +83,7 @@ class Queues:
         ]
         merge = {"spec": {"resourceGroups": [{**group, "flavors": flavors}]}}
         await self.request("PATCH", path, merge, MERGE_PATCH)
+        await self._until_active(path)
 
     async def add_priorities(self, **values: int) -> None:
         for name, value in values.items():

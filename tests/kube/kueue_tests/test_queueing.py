@@ -141,7 +141,7 @@ async def test_a_job_that_is_deleted_while_it_runs_gives_its_quota_back(
     await people.until_phase("Running", "first")
     await people.delete("TrainJob", "first")
     await people.until_phase("Running", "second")
-    assert await people.find("JobSet", "first") is None
+    await people.until_gone("JobSet", "first")
 
 
 async def test_kueue_resumes_an_admitted_job_that_somebody_suspends(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kube.control_plane import ControlPlane
+from kube.installing import wait_until_allowed
 from kube.operating import People, condition, operating, runtime, train_job
 from trainwright.api.meta import Json
 from trainwright.cluster.kube.config import Connection, load_connection
@@ -37,6 +38,7 @@ def lesser_connection(control_plane: ControlPlane, crds: None, namespace: str, t
     control_plane.call("POST", f"{collection}/roles", role)
     subjects = [control_plane.get_subject(USER)]
     control_plane.call("POST", f"{collection}/rolebindings", {**binding, "subjects": subjects})
+    wait_until_allowed(control_plane, USER, rules, namespace)
     return load_connection({"KUBECONFIG": str(control_plane.kubeconfig(USER))}, tmp_path)
 
 
