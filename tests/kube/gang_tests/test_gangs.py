@@ -16,7 +16,7 @@ from kube.gang_tests.jobs import (
     needing,
     step,
 )
-from kube.kwok import SimulatedNodes
+from kube.kwok import EXIT_CODE, SimulatedNodes
 from kube.operating import People, eventually, operating, train_job
 from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json
@@ -134,13 +134,15 @@ async def test_initializers_that_come_before_do_not_keep_the_gang_from_starting(
     people: People, operator_connection: Connection, device: str
 ) -> None:
     """The scheduler would wait for nodes that are made only when the initializer is complete."""
-    initializer = step("dataset-initializer", ancestor="dataset-initializer", pod=BY_COSCHEDULING)
+    initializer = step("dataset-initializer", ancestor="dataset-initializer", ends=False, pod=BY_COSCHEDULING)
     after = [{"name": "dataset-initializer", "status": "Complete"}]
     await people.create(gang_runtime(COSCHEDULED, initializer, trainer(pod=BY_COSCHEDULING, dependsOn=after)))
     async with operating(operator_connection, people.namespace):
         size = {"numNodes": 3, "resourcesPerNode": needing(device)}
         await people.create(train_job(runtime="gang", trainer=size))
         group = await people.until_found(GROUP)
+        [pod] = await people.until_pods(1)
+        await people.edit({"metadata": {"annotations": {EXIT_CODE: "0"}}}, "Pod", pod["metadata"]["name"])
         await people.until_status(lambda status: status.get("phase") == "Complete", seconds=PATIENCE_SECONDS)
         await people.until_gone(GROUP)
     assert group["spec"]["minMember"] == 3
