@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from trainwright.runner.executors.process_identity import (
 from trainwright.runner.pods.pod_context import Surroundings
 from trainwright.runner.supervisor import supervision
 from trainwright.runner.supervisor.handshake import BUSY, STARTED, Handshake
+from trainwright.runner.supervisor.job_folder import forget_job
 from trainwright.runner.supervisor.lost import report_lost
 from trainwright.runner.supervisor.supervision import acquire_patiently, keep_supervised, needs_supervisor
 from trainwright.runner.supervisor.supervisor_lock import (
@@ -302,4 +304,28 @@ async def test_a_mark_that_cannot_be_read_is_removed(lab: Lab) -> None:
     get_mark(lab.paths, UID).write_text("{")
 
     assert await report_lost(lab.cluster, lab.paths) == []
+    assert list_marked(lab.paths) == []
+
+
+async def test_a_lost_job_that_another_command_removes_meanwhile_leaves_no_folder(lab: Lab) -> None:
+    """1. A command finds the marks of two lost jobs. 2. While it reports the first, another command removes
+    the second, which was deleted. 3. The first command comes to the second, and leaves nothing.
+    """
+    locks = {}
+    for name in ("one", "two"):
+        uid = (await lab.submit(replicated_job("node", "exit 0"), name=name))["metadata"]["uid"]
+        locks[uid] = SupervisorLock(lab.paths, uid)
+        locks[uid].try_acquire()
+        locks[uid].sign(lab.key(name))
+        locks[uid].abandon()
+    first, second = sorted(locks)
+    names = {job["metadata"]["uid"]: job["metadata"]["name"] for job in await lab.list("TrainJob")}
+    await lab.cluster.delete(lab.key(names[second]))
+
+    def clock() -> datetime:
+        assert forget_job(lab.paths, second)
+        return datetime.now(UTC)
+
+    assert await report_lost(lab.cluster, lab.paths, clock=clock) == [lab.key(names[first])]
+    assert not lab.paths.job(second).root.exists()
     assert list_marked(lab.paths) == []

@@ -12,9 +12,11 @@
     pods/<pod name>/<container>.log    plus .1 ... after rotation
     pods/<pod name>/ranks/<rank>.log   one per rank, where the framework tells them apart
     shared/<host name>.socket    by which mpirun starts programs in that pod, mode 0600
+  jobs/.removed.<uid>...         the folder of a deleted job on its way out
   mount-points/<hash>            held (flock) by the pods that mount something at one path of the host
   python/<hash>/                 what jobs may import of trainwright (`progress`), on their PYTHONPATH
   volumes/<namespace>/<claim>/   what a PersistentVolumeClaim holds
+  volumes/.owned/                whose end is the end of a claim's folder, and a lock to take turns by
 """
 
 from __future__ import annotations

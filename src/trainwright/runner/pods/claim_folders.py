@@ -3,12 +3,18 @@
 A claim that a pod names gets its folder when the pod starts, whether or not there is an object for it: on one
 machine there is nobody to provision anything. A folder is removed only where a JobSet made the claim with
 retention Delete and is gone; what a user named is never removed.
+
+Supervisors and commands do all of this at the same time, so they take turns by a lock: nobody removes what a
+JobSet of the same name has just begun to use.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -28,38 +34,61 @@ class _Owner(msgspec.Struct, frozen=True):
 def make_claim_folder(paths: StatePaths, namespace: str, claim: str, claim_object: Json | None) -> Path:
     """Return the folder of a claim, made if need be; one that a JobSet owns is remembered as its own."""
     folder = paths.volume(namespace, claim)
-    folder.mkdir(parents=True, exist_ok=True)
     references = ((claim_object or {}).get("metadata") or {}).get("ownerReferences") or ()
-    for owner in references:
-        if owner.get("kind") == "JobSet":
-            note = _get_notes(paths) / f"{namespace}.{claim}.json"
-            note.parent.mkdir(parents=True, exist_ok=True)
-            note.write_bytes(msgspec.json.encode(_Owner(namespace, claim, owner["uid"])))
+    uid = next((owner["uid"] for owner in references if owner.get("kind") == "JobSet"), None)
+    if uid is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    with _taking_turns(paths):
+        folder.mkdir(parents=True, exist_ok=True)
+        note = _get_notes(paths) / f"{namespace}.{claim}.json"
+        note.write_bytes(msgspec.json.encode(_Owner(namespace, claim, uid)))
     return folder
 
 
-def remove_claim_folders(paths: StatePaths, living: Collection[str]) -> None:
-    """Remove the folders that belong to JobSets of which none of the uids in `living` is."""
-    for note, owner in _read_notes(paths):
-        if owner.uid not in living:
-            shutil.rmtree(paths.volume(owner.namespace, owner.claim), ignore_errors=True)
-            note.unlink(missing_ok=True)
+def remove_claim_folders(paths: StatePaths, gone: Collection[str]) -> None:
+    """Remove the folders that belong to JobSets with these uids, which are gone."""
+    with _taking_turns(paths):
+        for note, owner in _read_notes(paths):
+            if owner.uid in gone:
+                shutil.rmtree(paths.volume(owner.namespace, owner.claim), ignore_errors=True)
+                note.unlink(missing_ok=True)
 
 
 def list_claim_owners(paths: StatePaths) -> set[str]:
     """Return the uids of the JobSets that folders belong to."""
-    return {owner.uid for _, owner in _read_notes(paths)}
+    if not _get_notes(paths).is_dir():
+        return set()
+    with _taking_turns(paths):
+        return {owner.uid for _, owner in _read_notes(paths)}
+
+
+@contextlib.contextmanager
+def _taking_turns(paths: StatePaths) -> Iterator[None]:
+    notes = _get_notes(paths)
+    notes.mkdir(parents=True, exist_ok=True)
+    fd = os.open(notes / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _read_notes(paths: StatePaths) -> list[tuple[Path, _Owner]]:
-    result: list[tuple[Path, _Owner]] = []
-    folder = _get_notes(paths)
-    for note in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        try:
-            result.append((note, msgspec.json.decode(note.read_bytes(), type=_Owner)))
-        except (OSError, msgspec.DecodeError):
-            note.unlink(missing_ok=True)
-    return result
+    notes = sorted(_get_notes(paths).glob("*.json"))
+    return [(note, owner) for note in notes if (owner := _read_note(note)) is not None]
+
+
+def _read_note(note: Path) -> _Owner | None:
+    """Return what a note says; one that a crash cut off says nothing, and goes."""
+    try:
+        return msgspec.json.decode(note.read_bytes(), type=_Owner)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError:
+        note.unlink(missing_ok=True)
+        return None
 
 
 def _get_notes(paths: StatePaths) -> Path:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-
 from trainwright.cluster.local.paths import StatePaths
 from trainwright.runner.supervisor.expiry import forget_expiry
-from trainwright.runner.supervisor.supervisor_lock import get_mark, holding
+from trainwright.runner.supervisor.supervisor_lock import get_mark, holding, remove_folder
 
 
 def remove_job(paths: StatePaths, uid: str) -> None:
-    """Remove a job's folder and marks. For whoever holds its lock; the lock file goes with the folder."""
-    shutil.rmtree(paths.job(uid).root, ignore_errors=True)
+    """Remove a job's folder and marks. For whoever holds its lock, which goes with the folder."""
+    # The folder last: from then on the lock, and the marks, may be somebody else's.
     forget_expiry(paths, uid)
     get_mark(paths, uid).unlink(missing_ok=True)
+    remove_folder(paths, uid)
 
 
 def forget_job(paths: StatePaths, uid: str) -> bool:

@@ -36,7 +36,7 @@ async def report_lost(
             from trainwright.runner.supervisor.lost_job import report_lost_job
 
             key = await report_lost_job(cluster, paths, uid, reconcile or reconcile_train_job, clock)
-            lock.release()
+            lock.clear()
             if key is not None:
                 reported.append(key)
     return reported

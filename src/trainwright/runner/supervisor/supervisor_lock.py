@@ -7,6 +7,11 @@
 What is left behind says how it ended: no mark, no supervisor was needed; a mark and a held lock, one is at
 work; a mark and a free lock, it died. The marks are a folder of their own so that looking for dead
 supervisors, which every command does, costs one `listdir` and not one per job that ever ran.
+
+The folder of a deleted job is removed by whoever holds its lock, and the lock with it, in one step: it is
+renamed first. Removed file by file, its lock would be free in the middle of that, and what the next holder
+writes would go with the rest. Whoever held a lock that is no longer in its place leaves the files beside it
+alone: they are a later holder's.
 """
 
 from __future__ import annotations
@@ -14,14 +19,21 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from trainwright.api.meta import ObjectKey
 from trainwright.cluster.local.paths import JobPaths, StatePaths
 from trainwright.runner.executors.process_identity import ProcessIdentity, is_alive, read_identity
+
+# Folders of jobs on their way out. What a crash left of one is for `sweep`.
+REMOVED_PREFIX: Final = ".removed."
+_REMOVAL_ATTEMPTS: Final = 10
 
 
 class Supervisor(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,15 +93,28 @@ class SupervisorLock:
         _write_whole(self._mark, content)
         _write_whole(self._job.supervisor, content)
 
+    def clear(self) -> None:
+        """Say that nothing is left for anybody to report, and keep the lock."""
+        if self._is_in_place():
+            self._job.supervisor.unlink(missing_ok=True)
+            self._mark.unlink(missing_ok=True)
+
     def release(self) -> None:
         """Give the lock back as one who leaves nothing behind."""
-        self._job.supervisor.unlink(missing_ok=True)
-        self._mark.unlink(missing_ok=True)
+        self.clear()
         self._close()
 
     def abandon(self) -> None:
         """Give the lock back and leave the mark: what is left is for `runner.supervisor.lost` to report."""
         self._close()
+
+    def is_all_there_is(self) -> bool:
+        """Say whether the job's folder holds this lock and nothing else."""
+        return self._is_in_place() and list(self._job.root.iterdir()) == [self._job.lock]
+
+    def _is_in_place(self) -> bool:
+        """Say whether the file that is locked here is the job's lock still."""
+        return self._fd is not None and _is_same_file(self._fd, self._job.lock)
 
     def _close(self) -> None:
         if self._fd is not None:
@@ -137,8 +162,27 @@ def holding(paths: StatePaths, uid: str) -> Iterator[SupervisorLock | None]:
     try:
         yield lock
     finally:
-        if lock.is_held:
-            lock.abandon()
+        if lock.is_all_there_is():
+            # The job was removed just before its lock was taken, and taking it made the folder anew.
+            remove_folder(paths, uid)
+        lock.abandon()
+
+
+def remove_folder(paths: StatePaths, uid: str) -> None:
+    """Remove a job's folder, and the lock with it. For whoever holds the lock."""
+    aside = paths.jobs / f"{REMOVED_PREFIX}{uid}.{uuid.uuid4().hex}"
+    try:
+        paths.job(uid).root.rename(aside)
+    except FileNotFoundError:
+        return
+    except OSError:
+        aside = paths.job(uid).root  # a file system that cannot: piece by piece, then
+    for _ in range(_REMOVAL_ATTEMPTS):
+        shutil.rmtree(aside, ignore_errors=True)
+        # Whoever was about to open the lock may have made it in here: the folder was found before its name
+        # changed.
+        if not aside.exists():
+            return
 
 
 def _read(file: Path) -> Supervisor | None:

@@ -8,6 +8,7 @@ most once an hour. The controllers are imported only where a job is due.
 from __future__ import annotations
 
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ from trainwright.errors import NotFound
 from trainwright.runner.pods.claim_folders import list_claim_owners, remove_claim_folders
 from trainwright.runner.supervisor.expiry import Expiring, forget_expiry, list_due, note_expiry
 from trainwright.runner.supervisor.job_folder import forget_job, remove_job
-from trainwright.runner.supervisor.supervisor_lock import holding
+from trainwright.runner.supervisor.supervisor_lock import REMOVED_PREFIX, holding
 
 if TYPE_CHECKING:
     from trainwright.runner.controllers.settle import Reconcile
@@ -49,17 +50,20 @@ async def sweep_folders(cluster: Cluster, paths: StatePaths) -> None:
     # Folders first: a job that is submitted meanwhile has its object before it has a folder.
     folders = sorted(entry.name for entry in os.scandir(paths.jobs)) if paths.jobs.is_dir() else []
     jobs = {job["metadata"]["uid"] for job in (await cluster.list(TRAIN_JOB)).items}
-    for uid in folders:
-        if uid not in jobs:
-            forget_job(paths, uid)
+    for name in folders:
+        if name.startswith(REMOVED_PREFIX):
+            shutil.rmtree(paths.jobs / name, ignore_errors=True)
+        elif name not in jobs:
+            forget_job(paths, name)
     await sweep_claims(cluster, paths)
 
 
 async def sweep_claims(cluster: Cluster, paths: StatePaths) -> None:
     """Remove the folders of volume claims that went with their JobSet."""
-    if list_claim_owners(paths):
+    # Owners first: a JobSet that is made meanwhile is in the store before it owns a folder.
+    if owners := list_claim_owners(paths):
         job_sets = {job_set["metadata"]["uid"] for job_set in (await cluster.list(JOB_SET)).items}
-        remove_claim_folders(paths, job_sets)
+        remove_claim_folders(paths, owners - job_sets)
 
 
 async def _expire(
