@@ -27,7 +27,8 @@ import yaml
 from kube.control_plane import ControlPlane, Variant
 from kube.images import BASE_IMAGE, ImageNotBuilt, build_images
 from kube.installing import install_our_crds
-from kube.namespaces import DIE_WITH_PARENT, Walls, claim_link, delete_link, remove_traces, run_inside
+from kube.lifetime import DIE_WITH_PARENT
+from kube.namespaces import Walls, claim_link, delete_link, remove_traces, run_inside
 from kube.node import Node, list_missing
 from trainwright.manifests.names import DEFAULT_NAMESPACE
 

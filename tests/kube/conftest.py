@@ -20,8 +20,8 @@ from trainwright.cluster.kube.transport import AiohttpTransport
 # clusters has that set, and does not mean tests by it.
 EXTERNAL = os.environ.get("TRAINWRIGHT_TEST_KUBECONFIG", "")
 
-# The first test of a folder pays for the start of its cluster: a minute on a machine that is busy with others.
-# Each component and each wait has a bound of its own, which says what is late.
+# The first test of a folder pays for the start of its cluster: a minute on a machine that is busy with
+# others. Each component and each wait has a bound of its own, which says what is late.
 TEST_SECONDS = 300
 
 # What runs on a cluster of others. All the rest installs things under names that exist once in a cluster, or

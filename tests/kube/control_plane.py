@@ -3,7 +3,8 @@
 In: the folder of programs that `scripts/cluster-programs` builds. Out: a running control plane with a
 kubeconfig per component, each with a user of its own. There is no scheduler and no node: pods stay Pending
 (`cluster.Cluster` and `kwok.SimulatedNodes` add them, through `Variant`).
-Everything that was started ends with the context, by its process id; the folder is removed.
+Everything that was started ends with the context, by its process id; the folder is removed. Where this
+process is killed the programs end all the same (`lifetime`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import yaml
+
+from kube.lifetime import DIE_WITH_PARENT, start_in_background
 
 START_SECONDS = 60.0
 ADMIN_TOKEN = "test-admin"
@@ -56,7 +59,7 @@ class Variant:
     controllers: str = "job-controller,garbage-collector-controller,namespace-controller"
     controller_manager_arguments: tuple[str, ...] = ()
     users: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    launcher: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = DIE_WITH_PARENT
 
 
 @dataclass
@@ -381,12 +384,8 @@ class ControlPlane:
         `launcher` is put before its command.
         """
         with (self.folder / f"{program}.log").open("ab") as log:
-            self._processes[program] = subprocess.Popen(
-                [*self.variant.launcher, *launcher, self.programs / program, *arguments],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-            )
+            command = [*self.variant.launcher, *launcher, self.programs / program, *arguments]
+            self._processes[program] = start_in_background(command, log)
 
     def stop_program(self, program: str) -> None:
         """Kill a component: nothing of it is to be kept, and an orderly end waits for every open watch."""

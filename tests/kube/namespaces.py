@@ -24,11 +24,11 @@ from pathlib import Path
 
 import psutil
 
+from kube.lifetime import DIE_WITH_PARENT
+
 CGROUPS = Path("/sys/fs/cgroup")
 NETWORK = Path("/sys/class/net")
 END_SECONDS = 20.0
-# Ends a program when the one that started it is gone, however that ended.
-DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 
 # The kubelet sets these, for the whole machine: it gets files of its own in their place.
 _TUNABLES = {
