@@ -7,7 +7,6 @@ grace periods are the pod's business (`process`).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import socket
@@ -30,6 +29,7 @@ _PROGRAM: Final = (
     str(Path(__file__).parent),
 )
 _LONGEST_MESSAGE_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 16
 # An interpreter that lives in an odd place may need these to start at all.
 _LOADER_VARIABLES: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FRAMEWORK_PATH")
 _NOT_STARTED: Final = 128
@@ -56,24 +56,21 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class ContainerChannel:
     """A container that was started. After `wait` returned nothing of it is left."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], wire: _Wire) -> None:
         self._process = process
-        self._reader = reader
-        self._writer = writer
+        self._wire = wire
         self._started = asyncio.get_running_loop().create_future()
         self._execs: dict[int, asyncio.Future[int]] = {}
         self._last_exec = 0
-        self._hung_up = False
         self._ended = False
         self._outcome = asyncio.create_task(self._listen(), name=f"container {process.pid}")
 
     @classmethod
-    async def open(cls, setup: ContainerSetup, output: int = subprocess.DEVNULL) -> ContainerChannel:
+    def open(cls, setup: ContainerSetup, output: int = subprocess.DEVNULL) -> ContainerChannel:
         """Start a container; what it prints goes to the descriptor `output`, which stays the caller's.
 
-        Call it from the main thread: the kernel ends the container with the thread that started it.
+        Call it from the main thread, where the event loop runs: the kernel ends the container with the thread
+        that started it.
         """
         isolation = setup.isolation
         configuration = {
@@ -89,7 +86,7 @@ class ContainerChannel:
         ours, theirs = socket.socketpair()
         try:
             # -I -S: neither the user's PYTHONPATH nor site-packages have a say in what runs here.
-            process = subprocess.Popen(  # noqa: ASYNC220 (returns after exec, in about a millisecond)
+            process = subprocess.Popen(
                 [sys.executable, "-I", "-S", *_PROGRAM],
                 stdin=theirs.fileno(),
                 stdout=output,
@@ -102,10 +99,9 @@ class ContainerChannel:
             raise
         finally:
             theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_MESSAGE_BYTES)
-        # Only ASCII leaves here, so what is no UTF-8 in the environment survives as surrogates.
-        writer.write(json.dumps(configuration).encode() + b"\n")
-        return cls(process, reader, writer)
+        wire = _Wire(ours)
+        wire.write(configuration)
+        return cls(process, wire)
 
     @property
     def pid(self) -> int:
@@ -122,7 +118,7 @@ class ContainerChannel:
 
     def signal(self, number: int) -> None:
         """Pass a signal to the main process."""
-        self._send({"signal": int(number)})
+        self._wire.write({"signal": int(number)})
 
     async def execute(self, argv: Sequence[str], timeout_seconds: float) -> int:
         """Run a program beside the main process, in its namespaces and environment; return its exit code.
@@ -134,7 +130,7 @@ class ContainerChannel:
         self._last_exec += 1
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._execs[self._last_exec] = answer
-        self._send({"exec": self._last_exec, "argv": list(argv), "timeoutSeconds": timeout_seconds})
+        self._wire.write({"exec": self._last_exec, "argv": list(argv), "timeoutSeconds": timeout_seconds})
         return await answer
 
     async def kill(self) -> Outcome:
@@ -144,38 +140,32 @@ class ContainerChannel:
 
     def hang_up(self) -> None:
         """End all processes of the container now; `wait` tells when they are gone."""
-        if not self._hung_up and not self._writer.is_closing():
-            self._hung_up = True
-            self._writer.write_eof()
-
-    def _send(self, message: dict[str, Any]) -> None:
-        if not self._hung_up and not self._writer.is_closing():
-            self._writer.write(json.dumps(message).encode() + b"\n")
+        if not self._ended:
+            self._wire.hang_up()
 
     async def _listen(self) -> Outcome:
         exit_code: int | None = None
         start_error: str | None = None
         try:
-            with contextlib.suppress(ConnectionResetError):
-                async for line in self._reader:
-                    message = json.loads(line)
-                    if "error" in message:
-                        start_error = message["error"]["message"]
-                        self._settle_start(started=False)
-                    elif "started" in message:
-                        self._settle_start(started=True)
-                    elif "exec" in message:
-                        if not (answer := self._execs.pop(message["exec"])).done():
-                            answer.set_result(message["exitCode"])
-                    else:
-                        exit_code = message["exit"]
+            async for line in self._wire.lines:
+                message = json.loads(line)
+                if "error" in message:
+                    start_error = message["error"]["message"]
+                    self._settle_start(started=False)
+                elif "started" in message:
+                    self._settle_start(started=True)
+                elif "exec" in message:
+                    if not (answer := self._execs.pop(message["exec"])).done():
+                        answer.set_result(message["exitCode"])
+                else:
+                    exit_code = message["exit"]
         finally:
             self._ended = True
             self._settle_start(started=False)
             for answer in self._execs.values():
                 if not answer.done():
                     answer.set_result(_NOT_STARTED)
-            self._writer.close()
+            self._wire.close()
             # End of file comes with its exit, or a moment before.
             status = await asyncio.to_thread(self._process.wait)
         if exit_code is None:  # it was killed itself, or could not set the container up
@@ -185,3 +175,67 @@ class ContainerChannel:
     def _settle_start(self, *, started: bool) -> None:
         if not self._started.done():
             self._started.set_result(started)
+
+
+class _Wire:
+    """Our end of the socket: lines of JSON, both ways.
+
+    What the other end said last is read even where writing to it fails: a container may end at the moment at
+    which it is asked for something. (A StreamReader loses what it has not read with the first failed write.)
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        self._fd = connection.fileno()
+        self._loop = asyncio.get_running_loop()
+        self._unsent = bytearray()
+        self._has_hung_up = False
+        self.lines = asyncio.StreamReader(_LONGEST_MESSAGE_BYTES)
+        self._loop.add_reader(self._fd, self._read)
+
+    def write(self, message: dict[str, Any]) -> None:
+        """Send a message, now or when there is room; to one that is gone, or after hanging up, not at all."""
+        if not self._has_hung_up:
+            # Only ASCII leaves here, so what is no UTF-8 in the environment survives as surrogates.
+            self._unsent += json.dumps(message).encode() + b"\n"
+            self._send()
+
+    def hang_up(self) -> None:
+        """Let the other end see the end of file, after all that was written."""
+        if not self._has_hung_up:
+            self._has_hung_up = True
+            self._send()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._has_hung_up = True
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._socket.close()
+
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent)]
+            if self._has_hung_up:
+                self._socket.shutdown(socket.SHUT_WR)
+        except BlockingIOError:
+            self._loop.add_writer(self._fd, self._send)
+            return
+        except OSError:
+            self._unsent.clear()
+        self._loop.remove_writer(self._fd)
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:  # it ended before it had read all
+            data = b""
+        if data:
+            self.lines.feed_data(data)
+        else:
+            self._loop.remove_reader(self._fd)
+            self.lines.feed_eof()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
@@ -57,8 +56,6 @@ class ContainerRun:
         self._changed = changed
         self._channel: ContainerChannel | None = None
         self._is_stopping = asyncio.Event()
-        self._is_killed = False
-        self._stop_signal = int(signal.SIGTERM)
         self.is_started = asyncio.Event()
 
     @property
@@ -101,14 +98,12 @@ class ContainerRun:
     def stop(self, number: int) -> None:
         """Ask the container to end, and do not start it again."""
         self._is_stopping.set()
-        self._stop_signal = number
         if self._channel is not None:
             self._channel.signal(number)
 
     def kill(self) -> None:
         """End it at once, and do not start it again."""
         self._is_stopping.set()
-        self._is_killed = True
         if self._channel is not None:
             self._channel.hang_up()
 
@@ -131,7 +126,7 @@ class ContainerRun:
                 return None
             if not setup.argv:
                 raise ProgramMissing(self.plan.name)
-            channel = await ContainerChannel.open(setup, pump.write_end)
+            channel = ContainerChannel.open(setup, pump.write_end)
         except (OSError, ValueError, ProgramMissing) as error:
             pump.abandon()
             return self._end(Outcome(exit_code=START_ERROR, start_error=str(error)), started_at, "")
@@ -140,10 +135,6 @@ class ContainerRun:
             raise
         pump.start()
         self._channel = channel
-        if self._is_killed:
-            channel.hang_up()
-        elif self._is_stopping.is_set():
-            channel.signal(self._stop_signal)
         watch: asyncio.Task[None] | None = None
         try:
             if await channel.started():

@@ -34,6 +34,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # at run time `typing` would be a fifth of the start-up
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
     Config = dict[str, Any]
@@ -63,6 +64,9 @@ START_ERROR = 128  # exit code of a container whose program cannot be started, a
 KILL_SECONDS = (
     10.0  # what SIGKILL does not end by then (a setuid program, a hung device) is left to the kernel
 )
+
+# Which processes one has started or inherited, where the kernel was built to tell; the first thread's here.
+_CHILDREN = "/proc/self/task/{}/children"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -122,14 +126,19 @@ class Channel:
         config: Config = json.loads(line)
         return config
 
-    def read_requests(self) -> tuple[list[Config], bool]:
-        """Return the requests that have come, and whether the other end is closed. Call when readable."""
+    def read(self) -> bool:
+        """Read what has come; return whether the other end is closed. Call when readable."""
         try:
             data = os.read(self._fd, 1 << 16)
         except ConnectionResetError:
             data = b""
-        *lines, self._pending = (self._pending + data).split(b"\n")
-        return [json.loads(line) for line in lines], not data
+        self._pending += data
+        return not data
+
+    def take_requests(self) -> list[Config]:
+        """Return the requests that were read, once. The first may have come along with the configuration."""
+        *lines, self._pending = self._pending.split(b"\n")
+        return [json.loads(line) for line in lines]
 
     def send(self, message: Config) -> None:
         """Send one message; an executor that is gone does not mind."""
@@ -199,6 +208,7 @@ class Container:
         for fd in (self._channel.fileno(), wake_read, started_read):
             poll.register(fd, select.POLLIN)
         start = StartReport(started_read)
+        self._obey()
         while self._exit_code is None:
             for fd, _ in poll.poll(self._next_deadline_ms()):
                 if fd == wake_read:
@@ -208,7 +218,7 @@ class Container:
                     if start.read():
                         poll.unregister(fd)
                         self._channel.send(start.message)
-                elif self._obey():
+                elif self._listen():
                     poll.unregister(fd)
             self._reap()
             self._end_late_execs()
@@ -246,18 +256,24 @@ class Container:
             return 128 + signal.SIGKILL
         self._channel.close()
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        main = 0
-        for number in FORWARDED:
-            signal.signal(number, lambda number, _: _kill(main, number) if main else None)
+        # Waited for, not handled: Python runs a handler between two of its own instructions. One for a signal
+        # that comes just before a system call blocks would run only after that has returned.
+        watched = {*FORWARDED, signal.SIGCHLD}
+        signal.pthread_sigmask(signal.SIG_BLOCK, watched)
         main = os.fork()
         if main == 0:
             self._exec_main(started_write)
         os.close(started_write)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         while True:
-            pid, status = os.waitpid(-1, 0)
-            if pid == main:
-                return _exit_code(status)
+            number = signal.sigwait(watched)
+            if number != signal.SIGCHLD:
+                _kill(main, number)
+                continue
+            pid = main
+            while pid:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == main:
+                    return _exit_code(status)
 
     def _exec_main(self, started_write: int) -> NoReturn:
         try:
@@ -267,21 +283,24 @@ class Container:
         finally:
             os._exit(START_ERROR)
 
-    def _obey(self) -> bool:
-        """Handle what the executor asks; return True when it hung up, after killing everything."""
-        requests, closed = self._channel.read_requests()
-        for request in requests:
-            if "signal" in request:
-                self._signal_main(request["signal"])
-            elif "exec" in request:
-                self._start_exec(request)
-        if closed:
+    def _listen(self) -> bool:
+        """Do what the executor asks; return True when it hung up, after killing everything."""
+        has_hung_up = self._channel.read()
+        self._obey()
+        if has_hung_up:
             if self._private_pids:
                 _kill(self._main, signal.SIGKILL)
             else:
                 status = kill_descendants(self._main).get(self._main, signal.SIGKILL)
                 self._exit_code = _exit_code(status)
-        return closed
+        return has_hung_up
+
+    def _obey(self) -> None:
+        for request in self._channel.take_requests():
+            if "signal" in request:
+                self._signal_main(request["signal"])
+            elif "exec" in request:
+                self._start_exec(request)
 
     def _signal_main(self, number: int) -> None:
         if self._exit_code is None and self._main:
@@ -345,10 +364,8 @@ def kill_descendants(main: int) -> dict[int, int]:
     deadline = time.monotonic() + KILL_SECONDS
     while time.monotonic() < deadline:
         stopped: set[int] = set()
-        while fresh := _list_descendants() - stopped:
-            for pid in fresh:
-                _kill(pid, signal.SIGSTOP)
-            stopped |= fresh
+        while _stop_descendants(stopped) and time.monotonic() < deadline:
+            pass
         for pid in stopped:
             _kill(pid, signal.SIGKILL)
         try:
@@ -363,8 +380,36 @@ def kill_descendants(main: int) -> dict[int, int]:
     return statuses
 
 
-def _list_descendants() -> set[int]:
-    """Return the pids of the living descendants of this process."""
+def _stop_descendants(stopped: set[int]) -> bool:
+    """Stop the descendants of this process that are not yet `stopped`; say whether there were any.
+
+    Each is stopped as soon as it is found, the youngest first, and only then asked for its own children.
+    """
+    list_children = _read_children if os.path.exists(_CHILDREN.format(os.getpid())) else _scan_processes()  # noqa: PTH110
+    has_found = False
+    ahead = [os.getpid()]
+    while ahead:
+        for pid in reversed(list_children(ahead.pop())):
+            if pid not in stopped:
+                _kill(pid, signal.SIGSTOP)
+                stopped.add(pid)
+                has_found = True
+            ahead.append(pid)
+    return has_found
+
+
+def _read_children(parent: int) -> list[int]:
+    """Return the children of a process, oldest first, where a kernel with CONFIG_PROC_CHILDREN tells them."""
+    children: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{parent}/task"):  # noqa: PTH208
+            with open(f"/proc/{parent}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                children += map(int, file.read().split())
+    return children
+
+
+def _scan_processes() -> Callable[[int], list[int]]:
+    """Return what tells the children of a process, as they were when all processes were looked at."""
     parents: dict[int, int] = {}
     if sys.platform == "linux":
         for entry in os.listdir("/proc"):  # noqa: PTH208
@@ -384,16 +429,9 @@ def _list_descendants() -> set[int]:
             if not state_text.startswith("Z"):
                 parents[int(pid)] = int(parent_pid)
     children: dict[int, list[int]] = {}
-    for pid_number, parent_number in parents.items():
+    for pid_number, parent_number in sorted(parents.items()):
         children.setdefault(parent_number, []).append(pid_number)
-    found: set[int] = set()
-    ahead = [os.getpid()]
-    while ahead:
-        for child in children.get(ahead.pop(), ()):
-            if child not in found:
-                found.add(child)
-                ahead.append(child)
-    return found
+    return lambda parent: children.get(parent, [])
 
 
 def _enter_namespaces(isolation: Config, host_name: str | None) -> None:

@@ -77,7 +77,7 @@ async def _try_isolation(isolation: Isolation) -> str | None:
             host_name="trainwright-trial",
             layout=layout,
         )
-        channel = await ContainerChannel.open(setup)
+        channel = ContainerChannel.open(setup)
         try:
             async with asyncio.timeout(_TRIAL_SECONDS):
                 outcome = await channel.wait()
