@@ -258,11 +258,26 @@ def test_b084_a_dataset_that_is_fetched_is_trained_on() -> None:
     assert build_torchtune_command(layout(spec=fetching()))[5:] == (*DATASET, *MANAGED)
 
 
-@pytest.mark.parametrize(
-    "argument", ["dataset=my.dataset", "dataset.data_files=/workspace/dataset/a.parquet"]
-)
-def test_b084_a_job_that_says_how_to_read_the_dataset_is_believed(argument: str) -> None:
-    assert build_torchtune_command(layout(spec=fetching(), args=[argument]))[5:] == tuple(MANAGED)
+# Arguments of the job -> what is kept of the runtime's dataset. The public SDK says where the data of Hugging
+# Face are and nothing else, and of those of S3 at most how they are read.
+KEPT: dict[str, tuple[list[str], list[str]]] = {
+    "another folder": (["dataset.data_dir=/workspace/dataset/."], DATASET[:2]),
+    "files instead of a folder": (["dataset.data_files=/workspace/dataset/a.parquet"], DATASET[:2]),
+    "the same reader, read in another way": (
+        ["dataset=torchtune.datasets.instruct_dataset", "dataset.source=json", "dataset.split=train"],
+        DATASET[2:],
+    ),
+    "another reader, whose options are its own": (["dataset=my.dataset"], []),
+    "an option that only begins like it": (["dataset_val.source=json"], DATASET),
+}
+
+
+@pytest.mark.parametrize(("arguments", "kept"), KEPT.values(), ids=KEPT)
+def test_b084_a_job_changes_what_it_says_about_the_dataset_and_nothing_else(
+    arguments: list[str], kept: list[str]
+) -> None:
+    command = build_torchtune_command(layout(spec=fetching(), args=arguments))
+    assert command[5:] == (*kept, *MANAGED)
 
 
 def test_b084_without_a_fetched_dataset_the_recipes_own_is_trained_on() -> None:

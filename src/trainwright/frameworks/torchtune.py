@@ -33,6 +33,9 @@ COMMAND: Final = ("tune", "run")
 MANAGED_OPTIONS: Final = frozenset(
     {"output_dir", "tokenizer.path", "tokenizer.merges_file", "checkpointer.checkpoint_dir"}
 )
+# Which class reads the dataset, and where the data are: one of the two, never both.
+_COMPONENT: Final = "dataset"
+_PLACES: Final = frozenset({"dataset.data_dir", "dataset.data_files"})
 
 _LLAMA_1B: Final = "llama3_2/1B"
 _LLAMA_3B: Final = "llama3_2/3B"
@@ -220,17 +223,26 @@ def _check_arguments(layout: JobLayout) -> Iterator[FieldError]:
 def _list_kept_options(layout: JobLayout) -> list[str]:
     """Return the options of the runtime's command that the job keeps, in their order.
 
-    Those about the dataset are kept where the runtime fetches one and the job does not say how to read it:
-    else the data would be fetched, and the recipe would train on its own example instead (case B084).
+    Those about the dataset are kept where the runtime fetches one: else the data would be fetched, and the
+    recipe would train on its own example instead (case B084). The job's own win one by one. The public SDK
+    gives no more than the place of the data, and leaves to the runtime how they are read.
     """
-    keeps_dataset = any(
-        pod_set.ancestor == ANCESTOR_DATASET_INITIALIZER for pod_set in layout.pod_sets
-    ) and not any(_is_about_dataset(argument) for argument in _list_arguments(layout))
+    is_fetched = any(pod_set.ancestor == ANCESTOR_DATASET_INITIALIZER for pod_set in layout.pod_sets)
+    words = _list_runtime_command(layout)
+    said = _read_dataset_options(_list_arguments(layout))
+    if _COMPONENT in said and said[_COMPONENT] != _read_dataset_options(words).get(_COMPONENT):
+        is_fetched = False  # another kind of dataset has options of its own
+    replaced = said.keys() | (_PLACES if said.keys() & _PLACES else frozenset())
     return [
-        option
-        for option in _list_runtime_command(layout)
-        if _get_option(option) in MANAGED_OPTIONS or (keeps_dataset and _is_about_dataset(option))
+        word
+        for word in words
+        if _get_option(word) in MANAGED_OPTIONS
+        or (is_fetched and _is_about_dataset(word) and _get_option(word) not in replaced)
     ]
+
+
+def _read_dataset_options(words: Sequence[str]) -> dict[str, str]:
+    return {_get_option(word): word.partition("=")[2] for word in words if _is_about_dataset(word)}
 
 
 def _list_arguments(layout: JobLayout) -> list[str]:
