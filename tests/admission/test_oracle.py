@@ -94,7 +94,7 @@ class World:
         else:
             assert isinstance(value, TrainingRuntime | ClusterTrainingRuntime)
             value = default_runtime(value)
-            verdict = validate_runtime(value, old)
+            verdict = validate_runtime(value)
         if verdict.is_allowed or value.kind != "TrainJob":
             self.objects[value.kind, value.metadata.name] = value
         return build_answer(verdict)

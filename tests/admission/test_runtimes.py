@@ -261,12 +261,11 @@ def test_errors_of_the_schema_and_of_rules_come_together() -> None:
 
 
 @pytest.mark.parametrize("kind", [TrainingRuntime, ClusterTrainingRuntime])
-@pytest.mark.parametrize("is_update", [False, True])
-def test_a_deprecated_runtime_of_either_kind_is_a_warning_at_any_time(kind: Any, is_update: bool) -> None:
+def test_a_deprecated_runtime_of_either_kind_is_a_warning(kind: Any) -> None:
     labels = {"trainer.kubeflow.org/support": "deprecated"}
     given = kind(metadata=ObjectMeta(name="old", labels=labels), spec=runtime_spec())
 
-    verdict = validate_runtime(given, given if is_update else None)
+    verdict = validate_runtime(given)
 
     assert verdict.errors == ()
     assert verdict.warnings == (
@@ -371,13 +370,6 @@ def test_what_every_job_will_be_refused_for_is_a_warning() -> None:
         ),
     ]
     assert validate(policy=injecting).errors == validate(policy=clustered).errors == ()
-
-
-def test_nothing_about_a_runtime_is_immutable() -> None:
-    old = runtime(runtime_spec(successPolicy={"operator": "All"}))
-    new = runtime(runtime_spec(replicated_job("worker"), successPolicy={"operator": "Any"}))
-
-    assert validate_runtime(new, old) == Verdict()
 
 
 def test_defaults_of_the_schema_are_filled_in() -> None:

@@ -359,6 +359,16 @@ def test_a_deprecated_runtime_is_warned_about_on_any_update() -> None:
     assert [warning.split(" is ")[0] for warning in answer.warnings] == ['Referenced TrainingRuntime "rt"']
 
 
+def test_nothing_about_a_runtime_is_immutable() -> None:
+    old, new = build_runtime(), build_runtime()
+    new["spec"]["mlPolicy"] = {"numNodes": 7}
+    new["spec"]["template"]["spec"]["successPolicy"] = {"operator": "Any"}
+    [job] = new["spec"]["template"]["spec"]["replicatedJobs"]
+    new["spec"]["template"]["spec"]["replicatedJobs"] = [{**job, "name": "worker"}]
+
+    assert validate(new, old) == Answer()
+
+
 # -- updates -------------------------------------------------------------------------------------------------
 
 

@@ -60,15 +60,10 @@ def default_runtime(runtime: RuntimeT) -> RuntimeT:
     return fill_schema_defaults(runtime)
 
 
-def validate_runtime(
-    runtime: Runtime,
-    old: Runtime | None = None,  # noqa: ARG001 (see below)
-    *,
-    frameworks: Sequence[Framework] = FRAMEWORKS,
-) -> Verdict:
+def validate_runtime(runtime: Runtime, *, frameworks: Sequence[Framework] = FRAMEWORKS) -> Verdict:
     """Return what is wrong with a runtime, and what its author should know.
 
-    `old` is the object before an update. Nothing about a runtime is immutable: jobs that began hold a copy.
+    What it was before an update plays no part: nothing of it is immutable, since jobs that began hold a copy.
     `frameworks` are those that there are.
     """
     findings = Findings()

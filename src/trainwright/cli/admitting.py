@@ -132,8 +132,7 @@ async def _admit(
     if isinstance(item.value, Runtime):
         if old is not None and is_shipped(old):
             admitted = msgspec.structs.replace(admitted, old=None, gives_way=old)
-        before = None if admitted.old is None else parse_object(admitted.old, type(item.value))
-        return admitted, validate_runtime(default_runtime(item.value), before, frameworks=load_frameworks())
+        return admitted, validate_runtime(default_runtime(item.value), frameworks=load_frameworks())
     return admitted, Verdict()
 
 
