@@ -44,7 +44,10 @@ def peer_snapshot(rt: Runtime, job: TrainJob, **metadata: Any) -> Json:
     owner = build_json(build_owner_reference(job.api_version, job.kind, job.metadata))
     body = build_object(rt)
     body["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    body["metadata"]["managedFields"] = [{"manager": "kubectl", "time": "2026-01-01T00:00:00Z"}]
+    fields = {"f:spec": {".": {}, "f:env": {'k:{"name":"A: b"}': {}}, 'v:"yes"': {}, "=": {}, "on": {}}}
+    body["metadata"]["managedFields"] = [
+        {"manager": "kubectl", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields}
+    ]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -188,6 +191,60 @@ REFUSED = {
 }
 
 
+RUNTIME = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainingRuntime\nmetadata: {name: rt}\nspec:\n"
+LAUGHS = "".join(
+    f"  a{i}: &a{i} {{{', '.join(f'k{j}: *a{i - 1}' for j in range(10)) if i else 'x: y'}}}\n"
+    for i in range(12)
+)
+# Whoever may write ConfigMaps may write these for a job of theirs.
+EDITED = {
+    "metadata that is a text": (
+        "metadata: hello".join(RUNTIME.split("metadata: {name: rt}")),
+        "cannot be read",
+    ),
+    "a kind that is a list": (
+        RUNTIME.replace("TrainingRuntime", "[TrainingRuntime]"),
+        "holds no runtime but",
+    ),
+    "a thousand billion values in twelve lines": (RUNTIME + LAUGHS, "more than 500,000 values"),
+    "a value that holds itself": (RUNTIME + "  template: &a {spec: *a}", "stands inside of what it repeats"),
+    "lists in lists in lists": (RUNTIME + "  template: " + "[" * 5000, "holds no YAML"),
+    "objects in objects in objects": ('{"a":' * 5000 + "1" + "}" * 5000, "nested deeper than 100 levels"),
+    "replicated jobs that are a number": (
+        RUNTIME + "  template: {spec: {replicatedJobs: 7}}",
+        "spec.template.spec.replicatedJobs: expected a list, found the number 7",
+    ),
+    "a replicated job without a name": (
+        RUNTIME + "  template: {spec: {replicatedJobs: [{template: {}}]}}",
+        "spec.template.spec.replicatedJobs[0].name: required",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), EDITED.values(), ids=EDITED)
+def test_a_snapshot_that_somebody_edited_is_refused_in_words_and_in_no_time(text: str, words: str) -> None:
+    snapshot = _changed(peer_snapshot(runtime(), train_job()), data={"runtime": text})
+    with pytest.raises(UnusableSnapshot) as caught:
+        parse_snapshot(snapshot, train_job())
+    assert words in str(caught.value)
+
+
+def test_a_job_that_names_a_snapshot_takes_no_other_content_for_it() -> None:
+    """The snapshot may be deleted by whoever may write ConfigMaps, and one of the peer's form put there."""
+    peers = peer_snapshot(runtime(step(image="evil:1")), train_job())
+    store = {peers["metadata"]["name"]: peers}
+    digest = hash_runtime(runtime())
+    found = find_snapshot(naming(digest), runtime(), store.get)
+    assert found == FoundSnapshot(
+        problem=f"ConfigMap '{JOB}-runtime-snapshot' was changed since the job began: "
+        f"its hash is not {digest}"
+    )
+    same = peer_snapshot(runtime(), train_job())
+    found = find_snapshot(naming(digest), None, {same["metadata"]["name"]: same}.get)
+    assert found.runtime is not None
+    assert found.runtime.spec == runtime().spec
+
+
 @pytest.mark.parametrize(("config_map", "words"), REFUSED.values(), ids=REFUSED)
 def test_a_snapshot_that_cannot_be_used_says_why(config_map: Json, words: str) -> None:
     with pytest.raises(UnusableSnapshot) as caught:
@@ -279,3 +336,23 @@ def test_config_maps_of_others_are_never_swept() -> None:
         )
     )
     assert find_unused_snapshots([alike, labelled], [], NOW) == []
+
+
+DAMAGED = {
+    "nothing": "",
+    "no JSON": "{",
+    "a list": "[]",
+    "objects in objects in objects": '{"a":' * 5000 + "1" + "}" * 5000,
+    "a kind that is a list": '{"kind": ["a"], "metadata": {"name": "rt"}}',
+    "a name that is an object": '{"kind": "TrainingRuntime", "metadata": {"name": {}}}',
+    "metadata that is a text": '{"kind": "TrainingRuntime", "metadata": "rt"}',
+}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_snapshot_is_swept_and_keeps_no_other_from_it(text: str) -> None:
+    damaged = msgspec.structs.replace(stored(OTHER), data={"runtime": text})
+    assert find_unused_snapshots([damaged, stored(OTHER)], [train_job(runtime="x")], NOW) == [
+        damaged,
+        stored(OTHER),
+    ]

@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from trainwright.api.constants import (
     API_VERSION,
@@ -27,10 +26,12 @@ from trainwright.api.constants import (
     TRAINING_RUNTIME,
 )
 from trainwright.api.core import ConfigMap
+from trainwright.api.documents import parse_documents
 from trainwright.api.encoding import build_json, encode_canonical
 from trainwright.api.meta import Json, ObjectMeta, is_controlled_by
 from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRuntime
 from trainwright.api.trainjob import RuntimeSnapshotRef, TrainJob
+from trainwright.template.shape import find_shape_errors
 
 # On every snapshot that we write, so that a controller watches these ConfigMaps and no others.
 SNAPSHOT_LABEL: Final = "trainer.kubeflow.org/runtime-snapshot"
@@ -39,6 +40,7 @@ SNAPSHOT_LABEL: Final = "trainer.kubeflow.org/runtime-snapshot"
 MIN_AGE_TO_SWEEP: Final = timedelta(minutes=10)
 
 _HASH_DIGITS: Final = 32  # 128 bits
+_SHOWN_ERRORS: Final = 3  # of a snapshot that somebody edited
 _KINDS: Final[dict[str, type[TrainingRuntime] | type[ClusterTrainingRuntime]]] = {
     TRAINING_RUNTIME: TrainingRuntime,
     CLUSTER_TRAINING_RUNTIME: ClusterTrainingRuntime,
@@ -129,8 +131,9 @@ def build_snapshot_ref(runtime: Runtime, live: Runtime | None) -> RuntimeSnapsho
 def parse_snapshot(config_map: Json, job: TrainJob) -> Runtime:
     """Return the runtime in a snapshot of either form.
 
-    Raises UnusableSnapshot where the peer's form is not owned by this job, the content of ours does not
-    fit its name, the text cannot be read, or another runtime is in it than the job names.
+    Raises UnusableSnapshot where the peer's form is not owned by this job or not what the job began with, the
+    content of ours does not fit its name, the text cannot be read, or another runtime is in it than the job
+    names.
     Source: spec 01, section 4.2, reading.
     """
     try:
@@ -144,9 +147,12 @@ def parse_snapshot(config_map: Json, job: TrainJob) -> Runtime:
     if name.startswith(SNAPSHOT_NAME_PREFIX):
         if name != SNAPSHOT_NAME_PREFIX + _hash_text(text):
             raise UnusableSnapshot(f"ConfigMap {name!r} was changed: its content does not fit its name")
-    elif not is_controlled_by(parsed.metadata, job.metadata):
+        return _parse_content(_parse_json(text), name, job)
+    if not is_controlled_by(parsed.metadata, job.metadata):
         raise UnusableSnapshot(f"ConfigMap {name!r} is not owned by this TrainJob")
-    return _parse_content(text, name, job)
+    runtime = _parse_content(_parse_text(text, name), name, job)
+    _check_edited(runtime, name, job)
+    return runtime
 
 
 def find_unused_snapshots(
@@ -198,13 +204,13 @@ def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
 
-def _parse_content(text: str, name: str, job: TrainJob) -> Runtime:
-    body = _load(text, name)
+def _parse_content(body: Any, name: str, job: TrainJob) -> Runtime:
+    if not isinstance(body, dict):
+        raise UnusableSnapshot(f"ConfigMap {name!r} holds no runtime")
     ref = job.spec.runtime_ref if job.spec else None
-    kind = body.get("kind")
-    found = f"{kind} {(body.get('metadata') or {}).get('name')!r}"
-    if kind not in _KINDS or str(body.get("apiVersion", "")).partition("/")[0] != GROUP:
-        raise UnusableSnapshot(f"ConfigMap {name!r} holds no runtime but {body.get('apiVersion')} {kind}")
+    api_version, kind = body.get("apiVersion"), body.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS or str(api_version).partition("/")[0] != GROUP:
+        raise UnusableSnapshot(f"ConfigMap {name!r} holds no runtime but {api_version} {kind}")
     try:
         runtime: Runtime = msgspec.convert(body, _KINDS[kind])
     except msgspec.ValidationError as error:
@@ -213,32 +219,45 @@ def _parse_content(text: str, name: str, job: TrainJob) -> Runtime:
         runtime.metadata.name != ref.name or kind != (ref.kind or CLUSTER_TRAINING_RUNTIME)
     ):
         wanted = f"{ref.kind or CLUSTER_TRAINING_RUNTIME} {ref.name!r}"
+        found = f"{kind} {runtime.metadata.name!r}"
         raise UnusableSnapshot(f"ConfigMap {name!r} holds {found}, the TrainJob names {wanted}")
     return runtime
 
 
-def _load(text: str, name: str) -> dict[str, Any]:
-    """Return the mapping in a text that is JSON (our form) or YAML (the peer's)."""
+def _check_edited(runtime: Runtime, name: str, job: TrainJob) -> None:
+    """Refuse what only a snapshot that anybody may edit can be: not as a runtime looks, or another one.
+
+    A job that has a hash in its status was made from that content; no edit of a ConfigMap may change it.
+    """
+    template = runtime.spec.template if runtime.spec else None
+    spec = template.spec if template else None
+    if spec and spec.get("replicatedJobs") and (errors := find_shape_errors(spec)):
+        told = "; ".join(map(str, errors[:_SHOWN_ERRORS]))
+        raise UnusableSnapshot(f"ConfigMap {name!r} holds a runtime that cannot be read: {told}")
+    named = _get_named_hash(job)
+    if named is not None and hash_runtime(runtime) != named:
+        raise UnusableSnapshot(f"ConfigMap {name!r} was changed since the job began: its hash is not {named}")
+
+
+def _parse_text(text: str, name: str) -> Any:
+    """Return what the text of the peer's form says, which is YAML.
+
+    Whoever may write ConfigMaps may write it, so depth and size have bounds: a few lines of YAML can stand
+    for gigabytes.
+    """
+    documents = parse_documents(text)
+    errors = [*documents.errors, *(error for item in documents.items for error in item.errors)]
+    if errors:
+        raise UnusableSnapshot(f"ConfigMap {name!r} holds no YAML: {errors[0]}")
+    return documents.items[0].value if len(documents.items) == 1 else None
+
+
+def _parse_json(text: str) -> Any:
+    """Return what the text of our form says; None where it is no JSON, as where somebody else wrote it."""
     try:
-        body = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        try:
-            body = yaml.load(text, Loader=_YamlLoader)  # noqa: S506 (a SafeLoader)
-        except yaml.YAMLError as error:
-            raise UnusableSnapshot(f"ConfigMap {name!r} holds no YAML: {error}") from error
-    if not isinstance(body, dict):
-        raise UnusableSnapshot(f"ConfigMap {name!r} holds no runtime")
-    return body
-
-
-class _YamlLoader(yaml.SafeLoader):
-    """Reads times as the strings that they are in JSON."""
-
-
-_YamlLoader.yaml_implicit_resolvers = {
-    first: [entry for entry in entries if entry[0] != "tag:yaml.org,2002:timestamp"]
-    for first, entries in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _is_ours(config_map: ConfigMap) -> bool:
@@ -253,8 +272,12 @@ def _is_old(config_map: ConfigMap, now: datetime) -> bool:
 
 
 def _find_runtime_key(config_map: ConfigMap) -> tuple[str, str, str] | None:
+    """Return of which runtime a snapshot is; None for one that nobody can use."""
+    body = _parse_json((config_map.data or {}).get(SNAPSHOT_KEY, ""))
     try:
-        body = msgspec.json.decode((config_map.data or {}).get(SNAPSHOT_KEY, ""))
-        return (config_map.metadata.namespace or "", body["kind"], body["metadata"]["name"])
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return None  # damaged, so nobody can use it
+        kind, name = body["kind"], body["metadata"]["name"]
+    except (KeyError, TypeError):
+        return None
+    if not isinstance(kind, str) or not isinstance(name, str):
+        return None
+    return (config_map.metadata.namespace or "", kind, name)
