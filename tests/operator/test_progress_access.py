@@ -7,13 +7,16 @@ import json
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from reports import NOW, Api, build_caches, build_pod, build_token, clock, put_job
 from trainwright.api.constants import FIELD_MANAGER
 from trainwright.cluster.kube.adapter import KubeCluster
+from trainwright.cluster.kube.errors import ForbiddenError, Status
 from trainwright.errors import TargetUnreachable
 from trainwright.operator.progress_access import (
     CATCH_UP_SECONDS,
+    FORBIDDEN_SECONDS,
     REFUSE_SECONDS,
     TRUST_SECONDS,
     ProgressAccess,
@@ -155,6 +158,34 @@ async def test_a_server_that_does_not_answer_is_no_refusal() -> None:
     world.api.errors = [TargetUnreachable("no answer")]
     assert await world.check(build_token()) is Verdict.FAILED
     assert await world.check(build_token()) is Verdict.ALLOWED
+
+
+FORBIDDEN = ForbiddenError(
+    Status(code=403, reason="Forbidden", message='tokenreviews is forbidden: User "operator" cannot create')
+)
+
+
+@on_virtual_time
+async def test_an_operator_that_may_not_review_tokens_says_so_once_and_asks_now_and_then() -> None:
+    world = World()
+    tokens = [build_token(jti=str(number)) for number in range(10)]
+    with capture_logs() as logs:
+        for _ in range(3):
+            world.api.errors = [FORBIDDEN]
+            assert {await world.check(token) for token in tokens} == {Verdict.MAY_NOT_ASK}
+            await asyncio.sleep(FORBIDDEN_SECONDS)
+        assert world.api.plurals == ["tokenreviews"] * 3
+        [told] = logs
+        assert told["log_level"] == "error"
+        assert "create tokenreviews.authentication.k8s.io by a ClusterRole" in told["remedy"]
+        assert 'User "operator" cannot create' in told["error"]
+        # Once it may, it does; and if it may not any more, that is told anew.
+        world.api.errors = []
+        assert await world.check(tokens[0]) is Verdict.ALLOWED
+        world.api.errors = [FORBIDDEN]
+        assert await world.check(tokens[1]) is Verdict.MAY_NOT_ASK
+        assert len(logs) == 2
+        assert await world.check(tokens[0]) is Verdict.ALLOWED
 
 
 async def test_the_review_names_the_audience_and_nothing_but_hashes_is_kept() -> None:

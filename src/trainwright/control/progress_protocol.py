@@ -146,6 +146,19 @@ def internal_error() -> Answer:
     return _failure(500, "InternalError", "Internal error")
 
 
+def reviews_forbidden(retry_after_seconds: int = 60) -> Answer:
+    """Nobody's token can be checked, for want of a right that the server should have.
+
+    No 403: that is about the sender, and clients then give up. They try again once the right may be there.
+    """
+    answer = _failure(
+        503,
+        "ServiceUnavailable",
+        "The operator cannot check who reports: it may not create tokenreviews.authentication.k8s.io",
+    )
+    return msgspec.structs.replace(answer, retry_after_seconds=retry_after_seconds)
+
+
 def _failure(code: int, reason: str, message: str) -> Answer:
     status = {"metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
     return Answer(code=code, body=msgspec.json.encode(status))

@@ -3,7 +3,9 @@
 Cheap checks come first. A token that does not claim to be for this job, or is out of date, is refused without
 a request; one whose pod is known costs one TokenReview in some minutes, whoever sends it how often. Whoever
 names a pod that nobody knows shares a small budget of its own, so that no flood keeps jobs from reporting.
-Only hashes of tokens are kept. Source: spec 03 section 1.6, whose gaps are closed here: a token of any other
+Only hashes of tokens are kept. An operator that may not have tokens reviewed, as with a Role alone, says so
+once in its log, with what to do, and to everybody who reports; it asks again every minute.
+Source: spec 03 section 1.6, whose gaps are closed here: a token of any other
 pod of the namespace, and of an earlier TrainJob of the same name, is refused.
 """
 
@@ -28,7 +30,7 @@ from trainwright.api.progress import build_audience
 from trainwright.cluster.kube.flow import TokenBucket
 from trainwright.cluster.port import Cluster
 from trainwright.control.report_token import Reporter, read_review, read_token
-from trainwright.errors import NotFound, UserError
+from trainwright.errors import Forbidden, NotFound, UserError
 from trainwright.operator.caches import Caches
 
 log = structlog.get_logger(__name__)
@@ -37,6 +39,7 @@ log = structlog.get_logger(__name__)
 TRUST_SECONDS: Final = 300.0
 REFUSE_SECONDS: Final = 10.0
 CATCH_UP_SECONDS: Final = 10.0
+FORBIDDEN_SECONDS: Final = 60.0
 _REMEMBERED: Final = 20_000
 _STRANGERS_PER_SECOND: Final = 1.0
 _STRANGERS_AT_ONCE: Final = 5
@@ -50,6 +53,7 @@ class Verdict(Enum):
     NO_JOB = auto()  # the token is good, but there is no such TrainJob
     BUSY = auto()  # nobody could be asked yet
     FAILED = auto()  # the API server could not say
+    MAY_NOT_ASK = auto()  # the operator lacks the right to ask it
 
 
 class _Review(msgspec.Struct, frozen=True):
@@ -76,6 +80,7 @@ class ProgressAccess:
         self._known = TokenBucket(qps, burst, self._time) if qps else None
         self._strangers = TokenBucket(_STRANGERS_PER_SECOND, _STRANGERS_AT_ONCE, self._time)
         self._reviews: OrderedDict[bytes, _Review] = OrderedDict()
+        self._forbidden_until: float | None = None  # None while reviews are allowed, as far as is known
 
     async def check(self, namespace: str, name: str, token: str) -> Verdict:
         """Say whether who sends this token may report for the TrainJob."""
@@ -93,11 +98,15 @@ class ProgressAccess:
         digest = hashlib.sha256(f"{audience}\n{token}".encode()).digest()
         review = self._reviews.get(digest)
         if review is None or review.until <= self._time():
+            if self._forbidden_until is not None and self._forbidden_until > self._time():
+                return Verdict.MAY_NOT_ASK
             bucket = self._known if is_known else self._strangers
             if bucket is not None and not bucket.try_take():
                 return Verdict.BUSY
             try:
                 review = await self._review(token, audience)
+                if review is None:
+                    return Verdict.MAY_NOT_ASK
                 if review.reporter == reporter and not is_known:
                     found = await self._look_for_pod(namespace, name, reporter)
                     until = self._time() + CATCH_UP_SECONDS if found else 0.0
@@ -112,19 +121,36 @@ class ProgressAccess:
             return Verdict.NO_JOB
         return Verdict.ALLOWED if is_known or review.found_until > self._time() else Verdict.REFUSED
 
-    async def _review(self, token: str, audience: str) -> _Review:
-        review = await self._cluster.create(
-            {
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenReview",
-                "metadata": {},
-                "spec": {"token": token, "audiences": [audience]},
-            }
-        )
+    async def _review(self, token: str, audience: str) -> _Review | None:
+        """Ask the API server whose token it is; None where the operator may not ask."""
+        try:
+            review = await self._cluster.create(
+                {
+                    "apiVersion": "authentication.k8s.io/v1",
+                    "kind": "TokenReview",
+                    "metadata": {},
+                    "spec": {"token": token, "audiences": [audience]},
+                }
+            )
+        except Forbidden as error:
+            self._hear_forbidden(error)
+            return None
+        self._forbidden_until = None
         status: Json = review.get("status") or {}
         reporter = read_review(status, audience)
         seconds = REFUSE_SECONDS if reporter is None else TRUST_SECONDS
         return _Review(reporter, self._time() + seconds)
+
+    def _hear_forbidden(self, error: Forbidden) -> None:
+        """Ask nobody for a while, and say once what is missing."""
+        if self._forbidden_until is None:
+            log.error(
+                "no report of progress can be taken: the operator may not have tokens reviewed",
+                remedy="let its account create tokenreviews.authentication.k8s.io by a ClusterRole, as "
+                "`trainwright install` does, or turn the feature gate TrainJobStatus off",
+                error=str(error)[:1000],
+            )
+        self._forbidden_until = self._time() + FORBIDDEN_SECONDS
 
     def _remember(self, digest: bytes, review: _Review) -> None:
         self._reviews.pop(digest, None)

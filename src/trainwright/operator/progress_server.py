@@ -29,6 +29,7 @@ _REFUSALS: Final[dict[Verdict, Callable[[], Answer]]] = {
     Verdict.NO_JOB: protocol.job_not_found,
     Verdict.BUSY: protocol.too_many_requests,
     Verdict.FAILED: protocol.internal_error,
+    Verdict.MAY_NOT_ASK: protocol.reviews_forbidden,
 }
 
 
