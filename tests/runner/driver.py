@@ -21,7 +21,7 @@ from trainwright.api.meta import ObjectKey
 from trainwright.cluster.local.paths import StatePaths
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.errors import UserError
-from trainwright.runner.supervisor.daemon import ensure_supervisor, start_supervisor
+from trainwright.runner.supervisor.daemon import end_supervisor, ensure_supervisor, start_supervisor
 from trainwright.runner.supervisor.job_folder import forget_job
 from trainwright.runner.supervisor.lost import report_lost
 from trainwright.runner.supervisor.supervisor_lock import SupervisorLock
@@ -38,7 +38,8 @@ def main() -> None:
     # As in a command: something is open when it forks, and the store was.
     stream = Path(root, "open").open("w")  # noqa: SIM115 (for the life of the process)
     with LocalCluster(paths.store) as cluster:
-        objects = asyncio.run(read_objects(cluster, names if verb in {"ensure", "churn"} else []))
+        read = names if verb in {"ensure", "churn", "start-and-end"} else []
+        objects = asyncio.run(read_objects(cluster, read))
 
     async def act(function: Any) -> list[str]:
         with LocalCluster(paths.store) as cluster:
@@ -55,6 +56,10 @@ def main() -> None:
                     for name in names
                 ]
                 print(time.perf_counter() - began, file=sys.stderr)
+            case "start-and-end":
+                key = ObjectKey("TrainJob", "default", names[0])
+                answer = start_supervisor(paths, key, environment, Path(work), build)
+                answer = answer and end_supervisor(paths, objects[0]["metadata"]["uid"])
             case "ensure":
                 uid = objects[0]["metadata"]["uid"]
                 key = ObjectKey("TrainJob", "default", names[0])

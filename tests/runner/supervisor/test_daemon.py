@@ -255,6 +255,20 @@ async def test_sigterm_to_a_supervisor_ends_its_job_in_good_order(lab: Lab) -> N
     assert not hurry_supervisor(lab.paths, uid)
 
 
+async def test_sigterm_to_a_supervisor_that_has_only_just_begun_ends_its_job_in_good_order(lab: Lab) -> None:
+    """Its lock and its name are there before it has prepared anything for signals."""
+    await lab.submit(replicated_job("node", f"NAME=demo; {ENDLESS}", step="trainer"))
+    assert await command(lab, "start-and-end", "demo") is True
+    await until_idle(lab, await uid_of(lab))
+
+    assert list((lab.paths.root / "supervised").iterdir()) == [], "it died"
+    conditions, events = await lab.conditions(), await lab.list("Event")
+    assert "SupervisorStopped" in {reason for _, reason in conditions.values()} | {
+        event["reason"] for event in events
+    }
+    assert lab.processes() == set()
+
+
 async def test_a_finished_job_is_deleted_by_the_next_command_after_its_time(lab: Lab) -> None:
     await lab.submit(replicated_job("node", "exit 0", step="trainer"), ttlSecondsAfterFinished=1)
     await command(lab, "start", "demo")

@@ -15,7 +15,7 @@ from trainwright.api.constants import TRAIN_JOB
 from trainwright.api.meta import ObjectKey, ObjectMeta
 from trainwright.cluster.port import Cluster
 from trainwright.control.actions import Emit
-from trainwright.errors import NotFound
+from trainwright.errors import Conflict, NotFound
 from trainwright.runner.controllers.ending import End
 from trainwright.runner.controllers.shell import Clock, Controllers, emit
 
@@ -24,12 +24,14 @@ Reconcile = Callable[[Cluster, ObjectKey, Clock], Awaitable[float | None]]
 MOST_ROUNDS: Final = 30
 
 
-async def settle(cluster: Cluster, key: ObjectKey, reconcile: Reconcile, clock: Clock) -> float | None:
+async def settle(
+    cluster: Cluster, key: ObjectKey, uid: str, reconcile: Reconcile, clock: Clock
+) -> float | None:
     """Run the controllers until nothing is written; return when to look again, None for never.
 
     Only for a job whose lock is held by the caller and of which no process is left.
     """
-    controllers = Controllers(cluster, key, clock)
+    controllers = Controllers(cluster, key, uid, clock)
     pause: float | None = None
     for _ in range(MOST_ROUNDS):
         pause = await reconcile(cluster, key, clock)
@@ -45,9 +47,15 @@ async def settle(cluster: Cluster, key: ObjectKey, reconcile: Reconcile, clock: 
     return pause
 
 
-async def suspend_unstarted(cluster: Cluster, key: ObjectKey, end: End, clock: Clock) -> None:
-    """Suspend a TrainJob of which nothing runs and whose supervisor goes, so that it can be resumed."""
-    train_job = await cluster.patch(key, {"spec": {"suspend": True}})
+async def suspend_unstarted(cluster: Cluster, key: ObjectKey, uid: str, end: End, clock: Clock) -> None:
+    """Suspend a TrainJob of which nothing runs and whose supervisor goes, so that it can be resumed.
+
+    One that was deleted meanwhile needs that no more.
+    """
+    try:
+        train_job = await cluster.patch(key, {"metadata": {"uid": uid}, "spec": {"suspend": True}})
+    except (NotFound, Conflict):
+        return
     about = msgspec.convert(train_job["metadata"], ObjectMeta)
     event = Emit(about=about, kind=TRAIN_JOB, type="Warning", reason=end.reason, message=end.message)
     await emit(cluster, event, clock())
@@ -56,6 +64,6 @@ async def suspend_unstarted(cluster: Cluster, key: ObjectKey, end: End, clock: C
 async def _remove(cluster: Cluster, metadata: dict[str, str]) -> bool:
     try:
         await cluster.delete(ObjectKey("Pod", metadata["namespace"], metadata["name"]), metadata["uid"])
-    except NotFound:
+    except (NotFound, Conflict):
         return False
     return True

@@ -7,7 +7,7 @@ from the cluster, hands them over and sends what comes back.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -54,11 +54,16 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Controllers:
-    """Runs both controllers for the JobSet of one TrainJob."""
+    """Runs both controllers for the JobSet of one TrainJob.
 
-    def __init__(self, cluster: Cluster, key: ObjectKey, clock: Clock) -> None:
+    The TrainJob is told by its uid, and each write names the uid of the object that was read: a job that was
+    deleted and made anew under its name between two steps belongs to another supervisor.
+    """
+
+    def __init__(self, cluster: Cluster, key: ObjectKey, uid: str, clock: Clock) -> None:
         self._cluster = cluster
         self._key = ObjectKey(JOB_SET, key.namespace, key.name)
+        self._uid = uid
         self._clock = clock
         self._reported: set[str] = set()
 
@@ -70,23 +75,26 @@ class Controllers:
         now = self._clock()
         claims = await self._list_claim_names(job_set)
         jobs = await self._list("Job", job_set)
-        wrote, pause = await self._perform(decide_job_set(job_set, jobs, now, claims))
+        wrote, pause = await self._perform(decide_job_set(job_set, jobs, now, claims), (job_set, *jobs))
         pods = await self._list("Pod", job_set)
         if wrote:
             jobs = await self._list("Job", job_set)
         for job in jobs:
-            acted, wait = await self._perform(decide_job(job, pods, now, new_suffix))
+            acted, wait = await self._perform(decide_job(job, pods, now, new_suffix), (job, *pods))
             wrote, pause = wrote or acted, _earlier(pause, wait)
         return Round(wrote, await self._list("Pod", job_set) if wrote else pods, pause)
 
     async def get_job_set(self) -> Json | None:
-        """Return the TrainJob's JobSet. One of that name which no TrainJob controls is somebody else's."""
+        """Return the TrainJob's JobSet. One of that name which it does not control is somebody else's."""
         try:
             job_set = await self._cluster.get(self._key)
         except NotFound:
             return None
         owners = job_set["metadata"].get("ownerReferences") or ()
-        return job_set if any(ref.get("controller") and ref["kind"] == TRAIN_JOB for ref in owners) else None
+        is_own = any(
+            ref.get("controller") and (ref["kind"], ref["uid"]) == (TRAIN_JOB, self._uid) for ref in owners
+        )
+        return job_set if is_own else None
 
     async def list_children(self, job_set: Json) -> tuple[list[Json], list[Json]]:
         """Return the Jobs and the pods of the JobSet."""
@@ -104,24 +112,28 @@ class Controllers:
         listed = await self._cluster.list(CLAIM_KIND, self._key.namespace, labels)
         return [claim["metadata"]["name"] for claim in listed.items]
 
-    async def _perform(self, actions: Iterable[Action]) -> tuple[bool, float | None]:
+    async def _perform(self, actions: Iterable[Action], seen: Iterable[Json]) -> tuple[bool, float | None]:
+        """Do the actions, which were decided from the objects in `seen`."""
         wrote, pause = False, None
+        uids = index_uids(seen)
         for action in actions:
             if isinstance(action, RequeueAfter):
                 pause = _earlier(pause, action.seconds)
             elif isinstance(action, Emit):
                 await emit(self._cluster, action, self._clock())
             else:
-                wrote = await self._write(action) or wrote
+                wrote = await self._write(action, uids) or wrote
         return wrote, pause
 
-    async def _write(self, action: Create | Patch | MarkDeleted | Remove | WriteStatus) -> bool:
+    async def _write(
+        self, action: Create | Patch | MarkDeleted | Remove | WriteStatus, uids: Mapping[ObjectKey, str]
+    ) -> bool:
         """Send one write. An object that went away meanwhile needs none; the next look sees that."""
         try:
             if isinstance(action, Create):
                 await self._cluster.create(action.object)
             else:
-                await write(self._cluster, action, self._clock())
+                await write(self._cluster, action, self._clock(), uids)
         except AlreadyExists as error:
             await self._report_taken_name(str(error))
             return False
@@ -140,19 +152,39 @@ class Controllers:
             await emit(self._cluster, event, self._clock())
 
 
-async def write(cluster: Cluster, action: Patch | MarkDeleted | Remove | WriteStatus, now: datetime) -> None:
-    """Send one write. Raises NotFound, or Conflict where another object has that name."""
+async def write(
+    cluster: Cluster,
+    action: Patch | MarkDeleted | Remove | WriteStatus,
+    now: datetime,
+    uids: Mapping[ObjectKey, str],
+) -> None:
+    """Send one write; `uids` are those of the objects that it was decided from.
+
+    Raises NotFound, or Conflict where another object has that name.
+    """
+    meant = {"uid": uids[action.key]} if action.key in uids else {}
     match action:
         case Patch():
-            await cluster.patch(action.key, action.merge)
+            metadata = {**action.merge.get("metadata", {}), **meant}
+            await cluster.patch(action.key, {**action.merge, "metadata": metadata})
         case MarkDeleted():
             mark = {DELETION_ANNOTATION: now.isoformat()}
-            await cluster.patch(action.key, {"metadata": {"annotations": mark}})
+            await cluster.patch(action.key, {"metadata": {"annotations": mark, **meant}})
         case Remove():
-            await cluster.delete(action.key, action.uid)
+            await cluster.delete(action.key, action.uid or meant.get("uid"))
         case WriteStatus():
             merge = build_status_merge(action.before, action.status)
-            await cluster.patch_status(action.key, {"status": merge})
+            await cluster.patch_status(action.key, {"metadata": meant, "status": merge})
+
+
+def index_uids(objects: Iterable[Json]) -> dict[ObjectKey, str]:
+    """Return the uid of each object by its key."""
+    return {
+        ObjectKey(obj["kind"], obj["metadata"].get("namespace") or "", obj["metadata"]["name"]): obj[
+            "metadata"
+        ]["uid"]
+        for obj in objects
+    }
 
 
 async def emit(cluster: Cluster, event: Emit, now: datetime) -> None:

@@ -196,7 +196,8 @@ def _reset_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGWINCH):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # Who the supervisor is can be read before it acts on signals: what comes in between waits for that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGTERM, signal.SIGINT})
 
 
 def _redirect(paths: StatePaths, handshake: int) -> None:

@@ -17,11 +17,11 @@ import contextlib
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.local.paths import StatePaths
 from trainwright.cluster.port import Cluster
-from trainwright.errors import NotFound
+from trainwright.errors import Conflict, NotFound
 from trainwright.runner.controllers.actions import MarkDeleted
 from trainwright.runner.controllers.ending import SUPERVISOR_LOST, End, build_end
 from trainwright.runner.controllers.settle import Reconcile, settle, suspend_unstarted
-from trainwright.runner.controllers.shell import Clock, Controllers, write
+from trainwright.runner.controllers.shell import Clock, Controllers, index_uids, write
 from trainwright.runner.controllers.train_job_state import is_finished, is_suspended
 from trainwright.runner.executors.leftovers import end_leftovers
 from trainwright.runner.supervisor.job_folder import remove_job
@@ -42,23 +42,24 @@ async def report_lost_job(
         remove_job(paths, uid)
         return None
     if is_finished(train_job):
-        await settle(cluster, key, reconcile, clock)
+        await settle(cluster, key, uid, reconcile, clock)
         return None
-    controllers = Controllers(cluster, key, clock)
+    controllers = Controllers(cluster, key, uid, clock)
     job_set = await controllers.get_job_set()
     if is_suspended(train_job) or job_set is None or job_set["spec"].get("suspend"):
         if job_set is not None:
             await _drop_pods(cluster, controllers, job_set, clock)
         if not is_suspended(train_job):
-            await suspend_unstarted(cluster, key, _build_unstarted_end(supervisor), clock)
-        await settle(cluster, key, reconcile, clock)
+            await suspend_unstarted(cluster, key, uid, _build_unstarted_end(supervisor), clock)
+        await settle(cluster, key, uid, reconcile, clock)
         return key
     end = End(SUPERVISOR_LOST, _build_message(supervisor, paths, uid))
     jobs, pods = await controllers.list_children(job_set)
+    uids = index_uids((job_set, *jobs, *pods))
     for status in build_end(job_set, jobs, pods, end, clock()):
-        with contextlib.suppress(NotFound):
-            await write(cluster, status, clock())
-    await settle(cluster, key, reconcile, clock)
+        with contextlib.suppress(NotFound, Conflict):
+            await write(cluster, status, clock(), uids)
+    await settle(cluster, key, uid, reconcile, clock)
     return key
 
 
@@ -69,8 +70,8 @@ async def _drop_pods(cluster: Cluster, controllers: Controllers, job_set: Json, 
         if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
             metadata = pod["metadata"]
             mark = MarkDeleted(key=ObjectKey("Pod", metadata["namespace"], metadata["name"]))
-            with contextlib.suppress(NotFound):
-                await write(cluster, mark, clock())
+            with contextlib.suppress(NotFound, Conflict):
+                await write(cluster, mark, clock(), index_uids([pod]))
 
 
 def _build_unstarted_end(supervisor: Supervisor) -> End:

@@ -35,10 +35,10 @@ from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.local.paths import StatePaths
 from trainwright.cluster.port import Change, ChangeType, Cluster, Expired
 from trainwright.control.progress_protocol import Report
-from trainwright.errors import NotFound, UserError
+from trainwright.errors import Conflict, NotFound, UserError
 from trainwright.runner.controllers.ending import SUPERVISOR_STOPPED, End, build_end
 from trainwright.runner.controllers.settle import MOST_ROUNDS, Reconcile, settle, suspend_unstarted
-from trainwright.runner.controllers.shell import Clock, Controllers, write
+from trainwright.runner.controllers.shell import Clock, Controllers, index_uids, write
 from trainwright.runner.controllers.train_job_state import is_finished, is_foreign, is_suspended
 from trainwright.runner.executor import Executor
 from trainwright.runner.pods.job_ports import JobPorts
@@ -99,7 +99,7 @@ class Supervisor:
         self._retries = 0
         self._log = engine.log
         paths = engine.paths.job(job.uid)
-        self._controllers = Controllers(engine.cluster, job.key, engine.clock)
+        self._controllers = Controllers(engine.cluster, job.key, job.uid, engine.clock)
         self._ports = JobPorts(engine.paths.root)
         self._progress = ProgressServer(
             job.key.namespace,
@@ -181,7 +181,8 @@ class Supervisor:
             message = (
                 f"the supervisor of this job was asked to end; run it with `{_RESUME} {self._job.key.name}`"
             )
-            await suspend_unstarted(cluster, self._job.key, End(SUPERVISOR_STOPPED, message), clock)
+            end = End(SUPERVISOR_STOPPED, message)
+            await suspend_unstarted(cluster, self._job.key, self._job.uid, end, clock)
             return None
         _, pods = await self._controllers.list_children(job_set)
         await self._kubelet.report(pods)
@@ -191,9 +192,11 @@ class Supervisor:
                 "its processes; submit the job again to run it once more"
             )
             jobs, pods = await self._controllers.list_children(job_set)
+            uids = index_uids((job_set, *jobs, *pods))
             for status in build_end(job_set, jobs, pods, End(SUPERVISOR_STOPPED, message), clock()):
-                await write(cluster, status, clock())
-            await settle(cluster, self._job.key, self._engine.reconcile, clock)
+                with contextlib.suppress(NotFound, Conflict):
+                    await write(cluster, status, clock(), uids)
+            await settle(cluster, self._job.key, self._job.uid, self._engine.reconcile, clock)
         return None
 
     async def _is_done(self, pause: float | None) -> bool:
@@ -289,8 +292,10 @@ class Supervisor:
         handlers: dict[int, Callable[[], None]] = {signal.SIGTERM: end, signal.SIGINT: hurry}
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
+        mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
         try:
             yield
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             for number in handlers:
                 loop.remove_signal_handler(number)

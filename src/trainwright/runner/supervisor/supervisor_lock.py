@@ -95,7 +95,7 @@ class SupervisorLock:
 
     def clear(self) -> None:
         """Say that nothing is left for anybody to report, and keep the lock."""
-        if self._is_in_place():
+        if self.is_in_place():
             self._job.supervisor.unlink(missing_ok=True)
             self._mark.unlink(missing_ok=True)
 
@@ -110,9 +110,9 @@ class SupervisorLock:
 
     def is_all_there_is(self) -> bool:
         """Say whether the job's folder holds this lock and nothing else."""
-        return self._is_in_place() and list(self._job.root.iterdir()) == [self._job.lock]
+        return self.is_in_place() and list(self._job.root.iterdir()) == [self._job.lock]
 
-    def _is_in_place(self) -> bool:
+    def is_in_place(self) -> bool:
         """Say whether the file that is locked here is the job's lock still."""
         return self._fd is not None and _is_same_file(self._fd, self._job.lock)
 

@@ -12,7 +12,7 @@ from trainwright.api.meta import ObjectKey
 from trainwright.cluster.local.paths import StatePaths
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.cluster.reconcile import reconcile
-from trainwright.errors import StateDirectoryError
+from trainwright.errors import NotFound, StateDirectoryError
 from trainwright.plugins import load_frameworks
 from trainwright.render import render
 from trainwright.runner.controllers.shell import Controllers
@@ -57,9 +57,12 @@ async def supervise(
             tell(Handshake(BUSY))
             return
         was_lost = get_mark(paths, job.uid).exists()
-        job_set = await Controllers(cluster, key, read_clock).get_job_set() if was_lost else None
+        controllers = Controllers(cluster, key, job.uid, read_clock)
+        job_set = await controllers.get_job_set() if was_lost else None
         if job_set is not None and not job_set["spec"].get("suspend"):
             await report_lost_job(cluster, paths, job.uid, reconcile, read_clock)
+            if not lock.is_in_place():
+                raise NotFound(key.kind, key.name, "it was deleted meanwhile")
         surroundings = _offer_progress(surroundings, paths)
         with paths.job(job.uid).supervisor_log.open("ab", buffering=0) as log:
             engine = Engine(

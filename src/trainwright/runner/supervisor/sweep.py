@@ -77,7 +77,7 @@ async def _expire(
         if lock is None:
             return False
         if await _exists(cluster, due):
-            pause = await settle(cluster, due.key, reconcile or reconcile_train_job, clock)
+            pause = await settle(cluster, due.key, due.uid, reconcile or reconcile_train_job, clock)
             if await _exists(cluster, due):
                 forget_expiry(paths, due.uid)
                 if pause is not None:
