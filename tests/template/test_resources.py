@@ -117,6 +117,34 @@ COUNTS: dict[str, tuple[Json, int, int]] = {
         10,
         0,
     ),
+    "shares of GPUs, as HAMi has them": (
+        {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}},
+        1,
+        0,
+    ),
+    "shares, as Volcano has them": (
+        {
+            "limits": {
+                "volcano.sh/vgpu-number": 2,
+                "volcano.sh/vgpu-memory": "10k",
+                "volcano.sh/vgpu-cores": 50,
+            }
+        },
+        2,
+        0,
+    ),
+    "shares, as Intel has them": (
+        {
+            "limits": {
+                "gpu.intel.com/i915": 1,
+                "gpu.intel.com/millicores": 500,
+                "gpu.intel.com/memory.max": "8G",
+            }
+        },
+        1,
+        0,
+    ),
+    "only a vendor's domain may sound like a share": ({"limits": {"core.example.com/gpu": 4}}, 4, 0),
     "other accelerators": ({"limits": {"google.com/tpu": "4", "habana.ai/gaudi": "8"}}, 0, 0),
 }
 

@@ -41,16 +41,20 @@ def canonicalize_amounts(resources: Json) -> Json:
 class AcceleratorNames(msgspec.Struct, frozen=True, kw_only=True):
     """Which extended resources are accelerators that a training process drives.
 
-    `substrings` match anywhere in the name, without regard to case; `names` are whole names.
+    `substrings` match anywhere in the name, without regard to case; `names` are whole names. Not a device is
+    what measures a share of one: schedulers that share GPUs have pods ask for memory and cores of them in
+    resources of their own (`nvidia.com/gpumem: 3000`), beside the number of GPUs.
     """
 
     substrings: tuple[str, ...] = ("gpu", "/mig-")
+    shares: tuple[str, ...] = ("mem", "core", "percent", "ratio", "tiles", "monitoring")
     names: frozenset[str] = frozenset()
 
     def match(self, resource: str) -> bool:
         """Say whether the resource of that name is an accelerator."""
         lowered = resource.lower()
-        return resource in self.names or any(part in lowered for part in self.substrings)
+        is_share = any(part in lowered.rpartition("/")[2] for part in self.shares)
+        return resource in self.names or (not is_share and any(part in lowered for part in self.substrings))
 
 
 # GPUs of any vendor and slices of NVIDIA's. TPUs and Gaudi are left out: torchrun cannot count them, so

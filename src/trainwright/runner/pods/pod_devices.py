@@ -12,6 +12,7 @@ from pathlib import Path
 from trainwright.api.meta import Json
 from trainwright.api.quantity import parse_quantity
 from trainwright.runner.pods.devices import DeviceLease, Gpu, claim_gpus, list_gpus
+from trainwright.template.resources import DEFAULT_ACCELERATORS
 
 
 class PodDevices:
@@ -52,6 +53,7 @@ def count_devices(pod_spec: Json) -> int:
 
 
 def is_gpu(resource: str) -> bool:
-    """Say whether a resource's name is that of a GPU or of a part of one (MIG)."""
+    """Say whether a resource's name is that of GPUs or of parts of them (MIG), not of memory of one."""
     _, slash, name = resource.partition("/")
-    return bool(slash) and ("gpu" in name or name.startswith("mig-"))
+    is_one = "gpu" in name or name.startswith("mig-")
+    return bool(slash) and is_one and DEFAULT_ACCELERATORS.match(resource)
