@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 import structlog
@@ -26,6 +27,9 @@ from trainwright.cluster.kube.watch import stream_events
 from trainwright.errors import AlreadyExists, Conflict, Forbidden, NotFound, TargetUnreachable
 
 log = structlog.get_logger(__name__)
+
+# How long the end may wait for a server that has to hear of it; without, the next leader waits for 15 s.
+RELEASE_SECONDS: Final = 5.0
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,8 +113,11 @@ class LeaderElection:
         released = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._watch_release(released), name="watch-lease")
-            while not await self._try_acquire():
+            while True:
+                # Before the question: a release that comes while the answer is on its way counts.
                 released.clear()
+                if await self._try_acquire():
+                    break
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._settings.retry_seconds):
                         await released.wait()
@@ -217,7 +224,7 @@ class LeaderElection:
         if self._observed is None or not self._is_held_by_us():
             return
         try:
-            async with asyncio.timeout(self._settings.retry_seconds):
+            async with asyncio.timeout(RELEASE_SECONDS):
                 await self._give_back(self._observed)
             log.info("released lease", lease=self._settings.name)
         except (ApiError, TargetUnreachable, TimeoutError) as error:
