@@ -173,25 +173,43 @@ async def test_a_runtime_that_nobody_has_is_asked_for_once_however_many_jobs_nam
         assert server.requests.count("GET ns/trainingruntimes/plain") == 1
 
 
+def owned_by(begun: Json, kind: str, name: str, **parts: object) -> Json:
+    owner = {
+        "apiVersion": begun["apiVersion"],
+        "kind": "TrainJob",
+        "name": begun["metadata"]["name"],
+        "uid": begun["metadata"]["uid"],
+        "controller": True,
+    }
+    return {"kind": kind, "metadata": {"name": name, "namespace": "ns", "ownerReferences": [owner]}, **parts}
+
+
+def peer_snapshot(begun: Json, text: str) -> Json:
+    return owned_by(begun, "ConfigMap", "demo-runtime-snapshot", data={"runtime": text})
+
+
+async def test_a_snapshot_of_the_peer_that_cannot_be_used_is_read_until_it_can() -> None:
+    server = ScriptedServer()
+    live = server.put(runtime())
+    begun = server.put(job() | {"status": {"conditions": []}})
+    server.put(owned_by(begun, "JobSet", "demo", spec={"suspend": True}))
+    server.put(peer_snapshot(begun, "hello"))
+    async with controlling(server):
+        await settle()
+        cause = server.objects["trainjobs", "ns", "demo"]["status"]["cause"]
+        assert (cause["reason"], cause["hint"][:21]) == ("SnapshotUnusable", "restore the ConfigMap")
+        server.delete("ConfigMap", "demo-runtime-snapshot")
+        server.put(peer_snapshot(begun, yaml.safe_dump(live)))
+        touch(server)
+        await settle()
+        assert "cause" not in server.objects["trainjobs", "ns", "demo"]["status"]
+
+
 async def test_a_snapshot_of_the_peer_is_read_once() -> None:
     server = ScriptedServer()
     live = server.put(runtime())
     begun = server.put(job(suspend=True) | {"status": {"conditions": []}})
-    owner = {
-        "apiVersion": begun["apiVersion"],
-        "kind": "TrainJob",
-        "name": "demo",
-        "uid": begun["metadata"]["uid"],
-        "controller": True,
-    }
-    text = yaml.safe_dump(live)
-    server.put(
-        {
-            "kind": "ConfigMap",
-            "metadata": {"name": "demo-runtime-snapshot", "namespace": "ns", "ownerReferences": [owner]},
-            "data": {"runtime": text},
-        }
-    )
+    server.put(peer_snapshot(begun, yaml.safe_dump(live)))
     async with controlling(server):
         await settle()
         for _ in range(3):

@@ -4,7 +4,7 @@ Two things are read where the caches do not have them although they may exist:
 
 - a snapshot: the peer's form, which lies among all ConfigMaps of a namespace and is not watched, and one of
   ours whose watch is behind. Only jobs that another controller worked on, or that name a snapshot, pay for
-  that, with one read per process: what it gave is remembered;
+  that, with one read per process: what it gave is remembered, until somebody has to put it right;
 - a runtime that seems to be missing: it may have been made a moment before its job, and each kind has a watch
   of its own. That it is missing is remembered for a few seconds, however many jobs ask for it.
 """
@@ -28,6 +28,8 @@ from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJob
 from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.observe import RUNTIME_KINDS
+from trainwright.control.problem import RESOURCES_CREATED, SNAPSHOT_LOST, SNAPSHOT_UNUSABLE
+from trainwright.control.status import get_condition
 from trainwright.errors import Forbidden, NotFound
 from trainwright.operator.caches import Caches
 from trainwright.operator.expectations import Expectations
@@ -103,9 +105,9 @@ class CacheSource:
         await self._expectations.wait(key)
 
     async def _read(self, train_job: TrainJob, key: ObjectKey) -> Json | None:
-        """Read a ConfigMap once for each TrainJob."""
+        """Read a ConfigMap once for each TrainJob; again while the job waits for it to be put right."""
         place = (train_job.metadata.uid or "", key.name)
-        if place in self._read_before:
+        if place in self._read_before and not _waits_for_snapshot(train_job):
             return self._read_before[place]
         try:
             found: Json | None = await self._cluster.get(key)
@@ -146,6 +148,11 @@ class ReconcileSource(CacheSource):
 def _names_snapshot(train_job: TrainJob) -> bool:
     ref = train_job.status.runtime_snapshot if train_job.status else None
     return ref is not None and bool(ref.hash)
+
+
+def _waits_for_snapshot(train_job: TrainJob) -> bool:
+    refused = get_condition(train_job.status, RESOURCES_CREATED)
+    return refused is not None and refused.reason in (SNAPSHOT_UNUSABLE, SNAPSHOT_LOST)
 
 
 def _may_have_peer_snapshot(train_job: TrainJob, job_set: StoredJobSet | None) -> bool:
