@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from trainwright.runner.executors.mount_plan import (
     MountError,
     MountLayout,
     MountPoint,
+    _rebuild,
     build_mount_operations,
 )
 
@@ -82,6 +85,42 @@ def test_the_mount_point_of_another_pod_is_used_too(tmp_path, source):
     )
 
 
+class OtherPod:
+    """Removes, or makes, a mount point at the moment at which it is asked for the first time."""
+
+    def __init__(self, target: Path, change: Callable[[Path], None], *, knows: tuple[bool, bool]) -> None:
+        self._target = target
+        self._change = change
+        self._first, self._later = knows
+        self._is_asked = False
+
+    def is_mount_point(self, path: str) -> bool:
+        if path != str(self._target):
+            return False
+        if self._is_asked:
+            return self._later
+        self._is_asked = True
+        self._change(self._target)
+        return self._first
+
+
+def test_the_mount_point_of_a_pod_that_ends_meanwhile_is_made_anew(tmp_path, source):
+    target = tmp_path / "data"
+    target.mkdir()
+    other = OtherPod(target, Path.rmdir, knows=(False, False))
+    mount = Mount(source=source, target=str(target))
+    layout = build_mount_operations([mount], ROOT, is_mount_point=other.is_mount_point)
+    assert layout.mount_points == (MountPoint(str(target)),)
+
+
+def test_the_mount_point_of_a_pod_that_begins_meanwhile_is_shared(tmp_path, source):
+    target = tmp_path / "data"
+    other = OtherPod(target, Path.mkdir, knows=(False, True))
+    mount = Mount(source=source, target=str(target))
+    layout = build_mount_operations([mount], ROOT, is_mount_point=other.is_mount_point)
+    assert layout.mount_points == (MountPoint(str(target)),)
+
+
 def test_a_file_gets_a_file_as_its_mount_point(tmp_path, source):
     target = f"{tmp_path}/file"
     layout = build_mount_operations([Mount(source=source / "file", target=target)], ROOT)
@@ -109,3 +148,26 @@ def test_a_folder_cannot_be_mounted_over_a_file_nor_below_one(tmp_path, source):
         build_mount_operations([Mount(source=source, target=f"{tmp_path}/plain")], ROOT)
     with pytest.raises(MountError, match="is not a directory"):
         build_mount_operations([Mount(source=source, target=f"{tmp_path}/plain/below")], ROOT)
+
+
+def test_links_that_come_and_go_in_a_directory_that_is_rebuilt_are_taken_as_they_are(tmp_path):
+    (tmp_path / "stays").symlink_to("somewhere")
+    others = [tmp_path / f"link-{number}" for number in range(5)]
+    ended = threading.Event()
+
+    def churn() -> None:
+        while not ended.is_set():
+            for link in others:
+                link.symlink_to("elsewhere")
+            for link in others:
+                link.unlink()
+
+    churning = threading.Thread(target=churn)
+    churning.start()
+    try:
+        for _ in range(300):
+            operations = list(_rebuild(str(tmp_path), set(), "/new"))
+            assert ("link", f"/new{tmp_path}/stays", "somewhere") in operations
+    finally:
+        ended.set()
+        churning.join()

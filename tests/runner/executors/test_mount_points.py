@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -51,13 +54,29 @@ def test_what_has_something_in_it_stays(tmp_path: Path, known: Path) -> None:
     assert not pod.is_ours(folder.path)
 
 
+def test_a_folder_that_several_containers_needed_goes_after_all_that_is_in_it(
+    tmp_path: Path, known: Path
+) -> None:
+    outer = MountPoint(f"{tmp_path}/a")
+    needed = [outer, MountPoint(f"{tmp_path}/a/first"), outer, MountPoint(f"{tmp_path}/a/second")]
+    pod = MountPoints(known)
+    for point in needed:
+        pod.use(point)
+    end(pod, *needed)
+    assert not Path(outer.path).exists()
+    assert list(known.iterdir()) == []
+
+
 def test_that_of_a_pod_whose_supervisor_was_killed_is_removed(tmp_path: Path, known: Path) -> None:
     """The lock went with the process; the record of what it made is read by whoever reports the job."""
     point = MountPoint(f"{tmp_path}/a")
-    if (child := os.fork()) == 0:
-        MountPoints(known).use(point)
-        os._exit(0)
-    os.waitpid(child, 0)
+    program = (
+        "import os, sys; from pathlib import Path;"
+        "from trainwright.runner.executors.mount_points import MountPoint, MountPoints;"
+        "MountPoints(Path(sys.argv[1])).use(MountPoint(sys.argv[2])); os.kill(os.getpid(), 9)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, known, point.path], check=False, timeout=60)
+    assert ended.returncode == -signal.SIGKILL
     assert Path(point.path).is_dir()
     remove_unused(known, [point])
     assert not Path(point.path).exists()
@@ -68,6 +87,20 @@ def test_a_path_that_no_pod_ever_used_is_left_alone(tmp_path: Path, known: Path)
     (tmp_path / "mine").mkdir()
     remove_unused(known, [MountPoint(f"{tmp_path}/mine")])
     assert (tmp_path / "mine").is_dir()
+
+
+def test_a_process_that_is_being_started_holds_no_mount_point(tmp_path: Path, known: Path) -> None:
+    """Between fork and exec it has every descriptor of the supervisor, and one more is how it looks here."""
+    point = MountPoint(f"{tmp_path}/a")
+    pod = MountPoints(known)
+    pod.use(point)
+    (lock,) = pod._locks.values()
+    copy = os.dup(lock)
+    try:
+        end(pod, point)
+        assert not Path(point.path).exists()
+    finally:
+        os.close(copy)
 
 
 def test_pods_that_come_and_go_at_once_never_lose_a_mount_point_in_use(tmp_path: Path, known: Path) -> None:

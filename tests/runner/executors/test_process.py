@@ -314,6 +314,26 @@ async def test_the_mount_point_of_two_pods_goes_with_the_second(namespaces, fold
     assert list((tmp_path / "mount-points").iterdir()) == []
 
 
+async def test_containers_that_start_at_once_share_what_they_need_on_the_host(namespaces, folder, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    names = [f"c{number}" for number in range(8)]
+    containers = [
+        shell(
+            f"echo {name} > {work}/shared/{name}/here",
+            name=name,
+            volumeMounts=[{"name": "scratch", "mountPath": f"{work}/shared/{name}"}],
+        )
+        for name in names
+    ]
+    body = pod(*containers, volumes=[{"name": "scratch", "emptyDir": {}}])
+    surroundings = context(folder, working_directory=work, mount_points=tmp_path / "mount-points")
+    status = await complete(namespaces, body, surroundings)
+    assert [ended.state.terminated.message for ended in status.container_statuses] == [""] * len(names)
+    assert status.phase == "Succeeded"
+    assert (list(work.iterdir()), list((tmp_path / "mount-points").iterdir())) == ([], [])
+
+
 async def test_memory_is_limited_and_private(namespaces, folder):
     body = shell(
         "head -c 3000000 /dev/zero > /dev/shm/big || echo full; df --output=size /dev/shm | tail -1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -115,6 +116,17 @@ def test_a_lease_ends_with_its_holder(tmp_path):
             claim_gpus(tmp_path, (FIRST,), 1)
         holder.kill()
     claim_gpus(tmp_path, (FIRST,), 1).release()
+
+
+def test_a_process_that_is_being_started_holds_no_gpu(tmp_path):
+    """Between fork and exec it has every descriptor of the supervisor, and one more is how it looks here."""
+    lease = claim_gpus(tmp_path, (FIRST,), 1)
+    copy = os.dup(lease._locks[0])
+    try:
+        lease.release()
+        claim_gpus(tmp_path, (FIRST,), 1).release()
+    finally:
+        os.close(copy)
 
 
 def test_wanting_none_touches_nothing(tmp_path):

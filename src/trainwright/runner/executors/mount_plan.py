@@ -14,6 +14,7 @@ list of primitive operations that `pod_init` performs in the container's mount n
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence, Set
 from pathlib import Path
@@ -77,7 +78,9 @@ def build_mount_operations(
     )
 
     def is_there(path: str | Path) -> bool:
-        return os.path.lexists(path) and not is_mount_point(str(path))
+        # Asked on both sides: other pods make and remove their mount points meanwhile.
+        was_mount_point = is_mount_point(str(path))
+        return os.path.lexists(path) and not (was_mount_point or is_mount_point(str(path)))
 
     opened: set[str] = set()
     mount_points: dict[str, MountPoint] = {}
@@ -144,7 +147,8 @@ def _rebuild(directory: str, opened: set[str], prefix: str) -> Iterable[tuple[st
         for entry in sorted(entries, key=lambda entry: entry.name):
             place = prefix + entry.path
             if entry.is_symlink():
-                yield "link", place, str(Path(entry.path).readlink())
+                with contextlib.suppress(FileNotFoundError):  # removed since
+                    yield "link", place, str(Path(entry.path).readlink())
             elif entry.path in opened:
                 yield "directory", place
                 yield from _rebuild(entry.path, opened, prefix)

@@ -45,13 +45,18 @@ class MountPoints:
     def release(self) -> None:
         """Use them no more. `remove_unused` removes them."""
         for lock in self._locks.values():
+            # Closing alone would not do while a process that is just being started has the descriptor too.
+            fcntl.flock(lock, fcntl.LOCK_UN)
             os.close(lock)
         self._locks.clear()
 
 
 def remove_unused(folder: Path, points: Iterable[MountPoint]) -> None:
-    """Remove those mount points that no pod uses, the last one first, unless something is in them."""
-    for point in reversed(list(points)):
+    """Remove those mount points that no pod uses, the last one first, unless something is in them.
+
+    Containers of one pod may each have needed the same folder: it is looked at after all that are below it.
+    """
+    for point in reversed(dict.fromkeys(points)):
         lock_file = _name_lock(folder, point.path)
         with contextlib.suppress(OSError):
             lock = os.open(lock_file, os.O_RDWR | os.O_CLOEXEC)

@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 import stat
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -95,6 +96,8 @@ class PodFolder:
             temporary=str(_name_temporary(context, plan.uid)), known_mount_points=str(context.mount_points)
         )
         self.remote_hosts = RemoteHosts(context.shared_folder, plan.host_name)
+        # Containers that start at once are set up in a thread each, and a pod that is cancelled ends meanwhile.
+        self._changing = threading.Lock()
 
     def prepare(self) -> None:
         """Make what all containers share. Raises OSError."""
@@ -124,6 +127,25 @@ class PodFolder:
         """Return how to start a container. Raises CannotStart, OSError."""
         if container.obstacle is not None:
             raise CannotStart(container.obstacle.reason, container.obstacle.message)
+        with self._changing:
+            return self._build_setup(container)
+
+    def read_termination_file(self, container: ContainerPlan) -> str:
+        """Return what the container wrote to its terminationMessagePath, where that is not the default."""
+        try:
+            with self._termination_file(container).open("rb") as file:
+                return file.read(4096).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def remove(self) -> None:
+        """Remove all but the logs."""
+        with self._changing:
+            self.remote_hosts.withdraw()
+            self._mount_points.release()
+            remove_leftovers(self.path)
+
+    def _build_setup(self, container: ContainerPlan) -> ContainerSetup:
         moved = {} if self._isolation.mount else self._move_paths(container)
         inherited = self._context.environment
         environment = {
@@ -146,20 +168,6 @@ class PodFolder:
         return msgspec.structs.replace(
             setup, host_name=self._plan.host_name[:64], layout=self._build_layout(container)
         )
-
-    def read_termination_file(self, container: ContainerPlan) -> str:
-        """Return what the container wrote to its terminationMessagePath, where that is not the default."""
-        try:
-            with self._termination_file(container).open("rb") as file:
-                return file.read(4096).decode(errors="replace")
-        except OSError:
-            return ""
-
-    def remove(self) -> None:
-        """Remove all but the logs."""
-        self.remote_hosts.withdraw()
-        self._mount_points.release()
-        remove_leftovers(self.path)
 
     def _choose_shared_memory(self) -> str:
         """Return the folder that the pod has as its /dev/shm, empty where it has the machine's.

@@ -48,7 +48,10 @@ class DeviceLease:
     def release(self) -> None:
         """Give the GPUs back. A second time it does nothing."""
         while self._locks:
-            os.close(self._locks.pop())
+            lock = self._locks.pop()
+            # Closing alone would not do while a process that is just being started has the descriptor too.
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            os.close(lock)
 
     def __enter__(self) -> DeviceLease:
         return self
