@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.template.merge import EMPTY_MEANS_ABSENT, KeyedList, merge
+from work import assert_linear
 
 LISTS = {
     "merged": KeyedList(key="name"),
@@ -142,3 +144,13 @@ def test_a_patch_never_brings_in_an_empty_map_that_says_nothing(patch: dict[str,
         return []  # elements of lists are taken as they are
 
     assert empty_maps(merge({}, patch, LISTS)) == []
+
+
+@pytest.mark.parametrize("key", ["merged", "whole", "closed"])
+def test_a_list_that_many_patches_add_to_takes_steps_in_proportion(key: str) -> None:
+    def build(size: int) -> Callable[[], object]:
+        original = {key: [{"name": f"o{i}"} for i in range(size)]}
+        patch = {key: [{"name": f"{'po'[i % 2]}{i}", "x": 1} for i in range(size)]}
+        return lambda: merge(original, patch, LISTS)
+
+    assert_linear(build)

@@ -94,14 +94,41 @@ def says_nothing(key: str, value: Any) -> bool:
 def _merge_list(original: list[Any], patch: list[Any], lists: KeyedLists, path: str) -> list[Any]:
     rule = lists[path]
     merged = list(original)
+    places = _Places(rule.key)
+    for i, element in enumerate(merged):
+        places.add(element, i)
     for element in patch:
-        identity = _identity(element, rule.key)
-        places = [i for i, old in enumerate(merged) if _identity(old, rule.key) == identity]
-        for i in places:
+        found = places.find(element, merged)
+        for i in found:
             merged[i] = _merge_element(merged[i], element, lists, path)
-        if not places and rule.adds:
+        if not found and rule.adds:
+            places.add(element, len(merged))
             merged.append(element)
     return merged
+
+
+class _Places:
+    """Where the elements of a list stand, by what tells them apart.
+
+    Patches of all managers together may have thousands of elements, so they are not compared with each other.
+    Elements without a key of text are few, and are.
+    """
+
+    def __init__(self, key: str | None) -> None:
+        self._key = key
+        self._named: dict[str, list[int]] = {}
+        self._others: list[int] = []
+
+    def add(self, element: Any, place: int) -> None:
+        identity = _identity(element, self._key)
+        (self._named.setdefault(identity, []) if isinstance(identity, str) else self._others).append(place)
+
+    def find(self, element: Any, elements: list[Any]) -> list[int]:
+        """Return where the elements like this one stand in the list."""
+        identity = _identity(element, self._key)
+        if isinstance(identity, str):
+            return self._named.get(identity, [])
+        return [i for i in self._others if _identity(elements[i], self._key) == identity]
 
 
 def _merge_element(original: Any, element: Any, lists: KeyedLists, path: str) -> Any:
