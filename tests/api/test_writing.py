@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.documents import parse_documents
-from trainwright.api.writing import build_json_list, build_yaml
+from trainwright.api.writing import build_document, build_yaml
 
 OBJECT = {
     "status": {"phase": "Running"},
@@ -50,11 +51,16 @@ kind: B
     )
 
 
-def test_json_is_one_list_in_the_same_order() -> None:
-    text = build_json_list([OBJECT])
+def test_a_document_by_itself_keeps_the_order_of_its_fields() -> None:
+    assert build_document({"kind": "B", "apiVersion": "v1"}) == "kind: B\napiVersion: v1\n"
 
-    assert json.loads(text) == [OBJECT]
-    assert text.startswith('[\n  {\n    "apiVersion": "v1",\n    "kind": "TrainJob",\n')
+
+def test_what_any_reader_might_take_for_something_else_is_quoted() -> None:
+    words = ["1e3", "yes", "y", "on", "007", "0o7", "0x1F", "1.", "null", "12:30", "1_000", "a: b"]
+
+    assert build_document({"args": [*words, "plain"], "env": []}) == (
+        "args:\n" + "".join(f"- '{word}'\n" for word in words) + "- plain\nenv: []\n"
+    )
 
 
 def test_equal_parts_are_written_twice_not_as_aliases() -> None:
@@ -65,7 +71,11 @@ def test_equal_parts_are_written_twice_not_as_aliases() -> None:
 
 def test_nothing_is_written_as_nothing() -> None:
     assert build_yaml([]) == ""
-    assert build_json_list([]) == "[]\n"
+
+
+@pytest.mark.parametrize("text", ["a\nb\n", " a\n  b\n", "\n\na\n", "a \nb", "a\t\nb\n", "\t\n"])
+def test_lines_are_read_back_by_others_as_they_were(text: str) -> None:
+    assert yaml.safe_load(build_document({"run": text})) == {"run": text}
 
 
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc")) | st.sampled_from("\n\t ")) | st.sampled_from(
@@ -97,9 +107,9 @@ bodies = st.recursive(
 
 @given(st.lists(st.dictionaries(texts, bodies, min_size=1, max_size=4), min_size=1, max_size=3))
 def test_what_is_written_reads_back_to_the_same(objects: list[dict[str, Any]]) -> None:
-    for text in (build_yaml(objects), build_json_list(objects)):
-        documents = parse_documents(text)
-        assert [str(error) for error in documents.errors] == []
-        assert [str(error) for document in documents.items for error in document.errors] == []
-        read = [document.value for document in documents.items]
-        assert (read if len(read) != 1 or read[0] in objects else read[0]) == objects
+    written = build_yaml(objects)
+    assert list(yaml.safe_load_all(written)) == objects
+    documents = parse_documents(written)
+    assert [str(error) for error in documents.errors] == []
+    assert [str(error) for document in documents.items for error in document.errors] == []
+    assert [document.value for document in documents.items] == objects

@@ -1,11 +1,10 @@
 """Objects as text."""
 
 import msgspec
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.cli.printing import build_list, format_documents, format_json, format_name, format_yaml
+from trainwright.cli.printing import build_list, format_documents, format_json, format_name
 
 JOB = {
     "apiVersion": "trainer.kubeflow.org/v1alpha1",
@@ -13,35 +12,6 @@ JOB = {
     "metadata": {"name": "digits"},
     "spec": {"trainer": {"args": ["1e3", "yes", "007", "0o7", "1.", "null", "a: b"], "env": []}},
 }
-
-
-def test_yaml_keeps_order_and_quotes_what_any_reader_might_take_for_something_else():
-    assert format_yaml(JOB) == (
-        "apiVersion: trainer.kubeflow.org/v1alpha1\n"
-        "kind: TrainJob\n"
-        "metadata:\n"
-        "  name: digits\n"
-        "spec:\n"
-        "  trainer:\n"
-        "    args:\n"
-        "    - '1e3'\n"
-        "    - 'yes'\n"
-        "    - '007'\n"
-        "    - '0o7'\n"
-        "    - '1.'\n"
-        "    - 'null'\n"
-        "    - 'a: b'\n"
-        "    env: []\n"
-    )
-
-
-def test_texts_of_several_lines_are_blocks():
-    assert format_yaml({"run": "a\nb\n"}) == "run: |\n  a\n  b\n"
-
-
-def test_equal_parts_are_written_out_and_not_as_aliases():
-    part = ["x"]
-    assert format_yaml({"a": part, "b": part}) == "a:\n- x\nb:\n- x\n"
 
 
 def test_json_is_indented_and_ends_its_line():
@@ -75,11 +45,6 @@ VALUES = st.recursive(
     ),
     max_leaves=8,
 )
-
-
-@given(VALUES)
-def test_yaml_reads_back_as_it_was(value):
-    assert yaml.safe_load(format_yaml(value)) == value
 
 
 @given(VALUES)

@@ -1,7 +1,7 @@
-"""Objects as text for people and pipes: YAML documents or a JSON list.
+"""Objects as YAML for people and pipes.
 
-Both are plain and stable: `apiVersion`, `kind`, `metadata`, `spec`, `status` first, then all fields in the
-order in which they come. What is written here, `api.reading` reads back to the same values.
+Plain and stable: fields in the order in which they come, or those in front that people look for first. What
+is written here, `api.reading` reads back to the same values, and so does a reader of either version of YAML.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
 import yaml
 
 from trainwright.api.meta import Json
@@ -55,14 +54,16 @@ def _parse(text: str) -> Any:
 
 
 def build_yaml(objects: Sequence[Json]) -> str:
-    """Return the objects as YAML documents, separated by `---`."""
-    return "---\n".join(_dump(order_fields(body)) for body in objects)
+    """Return the objects as YAML documents, separated by `---`: `apiVersion`, `kind`, `metadata` first."""
+    return "---\n".join(build_document(order_fields(body)) for body in objects)
 
 
-def build_json_list(objects: Sequence[Json]) -> str:
-    """Return the objects as one JSON array, indented, with a newline at the end."""
-    encoded = msgspec.json.encode([order_fields(body) for body in objects])
-    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+def build_document(value: Any) -> str:
+    """Return any plain value as one YAML document, its fields in the order in which they are."""
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=2**16
+    )
+    return text
 
 
 def order_fields(body: Json) -> Json:
@@ -76,10 +77,3 @@ def order_fields(body: Json) -> Json:
 def _put_first(body: Json, names: Sequence[str]) -> Json:
     front = {name: body[name] for name in names if name in body}
     return front | {name: value for name, value in body.items() if name not in front}
-
-
-def _dump(body: Json) -> str:
-    text: str = yaml.dump(
-        body, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=2**16
-    )
-    return text

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainwright.api.meta import Json
+from trainwright.api.writing import build_document
 from trainwright.cli.console import say, write_data
 from trainwright.cli.finding import get_train_job_json
 from trainwright.cli.options import OutputFormat
-from trainwright.cli.printing import build_list, format_json, format_name, format_yaml
+from trainwright.cli.printing import build_list, format_json, format_name
 from trainwright.cli.targets import Target
 
 
@@ -32,7 +33,7 @@ def print_objects(objects: Sequence[Json], output: OutputFormat) -> None:
     elif output is OutputFormat.NAME:
         write_data("".join(f"{format_name(obj)}\n" for obj in objects))
     else:
-        write_data(format_yaml(build_list(objects)))
+        write_data(build_document(build_list(objects)))
 
 
 def print_object(obj: Json, output: OutputFormat) -> None:
@@ -42,4 +43,4 @@ def print_object(obj: Json, output: OutputFormat) -> None:
     elif output is OutputFormat.NAME:
         write_data(format_name(obj))
     else:
-        write_data(format_yaml(obj))
+        write_data(build_document(obj))

@@ -33,11 +33,12 @@ async def _explain(target: Target, namespace: str, name: str, output: OutputForm
     from datetime import UTC, datetime
 
     from trainwright.api.encoding import build_json
+    from trainwright.api.writing import build_document
     from trainwright.cli.chain_reading import read_chain
     from trainwright.cli.console import write_data
     from trainwright.cli.explanation import format_explanation, list_findings
     from trainwright.cli.finding import get_train_job
-    from trainwright.cli.printing import format_json, format_yaml
+    from trainwright.cli.printing import format_json
 
     await target.settle()
     chain = await read_chain(target, await get_train_job(target.cluster, namespace, name))
@@ -45,7 +46,7 @@ async def _explain(target: Target, namespace: str, name: str, output: OutputForm
         status = chain.train_job.status
         cause = status.cause if status else None
         answer = {"cause": build_json(cause), "layers": build_json(list_findings(chain))}
-        write_data(format_json(answer) if output is OutputFormat.JSON else format_yaml(answer))
+        write_data(format_json(answer) if output is OutputFormat.JSON else build_document(answer))
     elif output is OutputFormat.NAME:
         write_data(name)
     else:
