@@ -125,10 +125,6 @@ def test_whole_units_are_rounded_away_from_zero(text: str, whole: int) -> None:
     assert parse_quantity(text).ceil() == whole
 
 
-def test_thousandths_are_rounded_away_from_zero() -> None:
-    assert parse_quantity("1500u").milli() == 2
-
-
 amounts = st.integers(min_value=-LARGEST * 10**9, max_value=LARGEST * 10**9)
 quantities = st.builds(Quantity, amounts, st.sampled_from(Notation))
 

@@ -14,8 +14,6 @@ from trainwright.api.meta import Json
 from trainwright.api.trainjob import Cause
 from trainwright.control.hints import HINTS
 
-IN_PLACE = {"restartPolicy": "OnFailure"}
-
 
 class Kubelet:
     """A world with one pod, and what the kubelet writes of its container as it fails and runs again."""

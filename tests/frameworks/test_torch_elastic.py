@@ -15,8 +15,6 @@ from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks.torch import Torch
 from trainwright.template.layout import JobLayout, build_layout
 
-TWO_CPUS = {"num_proc_per_node": 2}
-
 
 def elastic(least: int, most: int, restarts: int | None = None) -> MLPolicy:
     policy = ElasticPolicy(min_nodes=least, max_nodes=most, max_restarts=restarts)

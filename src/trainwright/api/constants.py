@@ -43,8 +43,6 @@ DATASET_INITIALIZER: Final = "dataset-initializer"
 MODEL_INITIALIZER: Final = "model-initializer"
 
 INITIALIZER_VOLUME: Final = "initializer"
-DATASET_MOUNT_PATH: Final = "/workspace/dataset"
-MODEL_MOUNT_PATH: Final = "/workspace/model"
 STORAGE_URI_ENV: Final = "STORAGE_URI"
 
 TRAINER_PORT: Final = 29500

@@ -72,10 +72,6 @@ class Quantity:
         """Return the amount in whole units, rounded away from zero."""
         return _divide_away_from_zero(self.nanos, _NANO)
 
-    def milli(self) -> int:
-        """Return the amount in thousandths, rounded away from zero."""
-        return _divide_away_from_zero(self.nanos, 10**6)
-
     def exact(self) -> Fraction:
         """Return the amount as a fraction."""
         return Fraction(self.nanos, _NANO)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-SCHEDULER_NAME: Final = "slurm-bridge-scheduler"
 ANNOTATION_PREFIX: Final = "slurmjob.slinky.slurm.net/"
 
 

@@ -24,7 +24,7 @@ import msgspec
 from trainwright.admission import Verdict, default_runtime, default_train_job, validate_runtime
 from trainwright.admission import validate_train_job as validate_over_runtime
 from trainwright.admission.train_job_updates import has_relevant_change
-from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, GROUP, TRAIN_JOB, TRAINING_RUNTIME, VERSION
+from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, GROUP, TRAINING_RUNTIME, VERSION
 from trainwright.api.encoding import build_json, parse_object
 from trainwright.api.jobset import JobSet
 from trainwright.api.meta import ApiStruct, Json
@@ -353,7 +353,3 @@ def _list_differences(before: Any, after: Any, path: str) -> Iterator[Json]:
             yield from _list_differences(old, new, f"{path}/{i}")
     elif before != after:
         yield {"op": "replace", "path": path, "value": after}
-
-
-# What `Review.kind` may be, for whoever maps paths to kinds.
-REVIEWED_KINDS: Final = (TRAIN_JOB, *_RUNTIMES)
