@@ -438,42 +438,6 @@ def test_a_mount_of_a_volume_that_no_patch_and_no_runtime_has_is_a_warning() -> 
 
 # -- resources -------------------------------------------------------------------------------------------------
 
-LIMITED = runtime(runtime_spec(replicated_job("node", container(resources={"limits": {"cpu": "2", "nvidia.com/gpu": 4}}))))  # fmt: skip
-RESOURCES: dict[str, tuple[Json, list[str]]] = {
-    "less than the runtime's limit": ({"requests": {"cpu": "1500m"}}, []),
-    "more than the runtime's limit": (
-        {"requests": {"cpu": 8}},
-        [
-            "requests[cpu]: each node asks for 8 but may use 2 at most (with the runtime's own values merged in); raise the limit or ask for less"
-        ],
-    ),
-    "with a limit of its own": ({"requests": {"cpu": 8}, "limits": {"cpu": 8}}, []),
-    "devices without limit (B005)": (
-        {"requests": {"amd.com/gpu": 1}},
-        [
-            "requests[amd.com/gpu]: needs the same limit, else no pod can be made; set limits: {amd.com/gpu: 1}"
-        ],
-    ),
-    "fewer devices than the limit": (
-        {"requests": {"nvidia.com/gpu": 2}},
-        [
-            "requests[nvidia.com/gpu]: must be 4 as the limit is (with the runtime's own values merged in); leave the request out"
-        ],
-    ),
-    "no devices": ({"requests": {"amd.com/gpu": 0}}, []),
-    "storage of the node": ({"requests": {"ephemeral-storage": "1Gi"}}, []),
-}
-
-
-@pytest.mark.parametrize("case", RESOURCES.values(), ids=RESOURCES)
-def test_what_no_pod_could_get_is_denied(case: tuple[Json, list[str]]) -> None:
-    resources, expected = case
-    job = train_job(Trainer(resources_per_node=msgspec.convert(resources, ResourceRequirements)))
-
-    assert messages(validate(job, LIMITED)) == [
-        f"spec.trainer.resourcesPerNode.{message}" for message in expected
-    ]
-
 
 def test_all_that_is_wrong_comes_at_once() -> None:
     job = train_job(

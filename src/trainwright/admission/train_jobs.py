@@ -17,6 +17,7 @@ from trainwright.admission.job_set_rules import (
     find_job_set_errors,
     find_unmounted_claims,
 )
+from trainwright.admission.node_resources import find_node_resource_errors
 from trainwright.admission.runtimes import JOB_SET_PATH, list_deprecation
 from trainwright.admission.train_job_initializers import find_initializer_errors
 from trainwright.admission.train_job_patches import find_patch_errors, find_target_errors, list_mount_warnings
@@ -30,7 +31,6 @@ from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, GROUP, TRAINING_
 from trainwright.api.encoding import build_object
 from trainwright.api.jobset import JobSet, JobSetSpec
 from trainwright.api.names import explain_strict_label
-from trainwright.api.quantity import parse_quantity
 from trainwright.api.runtime import JobSetTemplate, Runtime, RuntimeSpec
 from trainwright.api.schema import check_object
 from trainwright.api.shapes import Findings
@@ -153,7 +153,7 @@ def _check_over_runtime(
         *_check_trainer_target(job.spec, layout, runtime),
         *find_initializer_errors(job.spec.initializer, layout, runtime),
         *find_target_errors(template, patches),
-        *_check_resources(layout),
+        *find_node_resource_errors(layout.trainer_resources, layout.trainer.resources_per_node),
         *validate_frameworks(layout, frameworks),
         *find_gang_errors(spec.pod_group_policy, layout.template.metadata, patches),
         *_move_to_reference(_find_job_set_errors(layout), runtime),
@@ -224,31 +224,3 @@ def _move_to_reference(errors: list[FieldError], runtime: Runtime) -> Iterator[F
     for error in errors:
         detail = f"{runtime.kind} {runtime.metadata.name!r}: {error.path}: {error.detail}"
         yield refuse("spec.runtimeRef", error.rule, detail, error.value)
-
-
-def _check_resources(layout: JobLayout) -> Iterator[FieldError]:
-    """Check what the API server would refuse in every pod of the trainer: requests against limits.
-
-    Requests may not be above limits. Extended resources, such as GPUs, cannot be overcommitted: what is
-    requested must be the limit as well.
-    """
-    limits = layout.trainer_resources.get("limits") or {}
-    for name, requested in (layout.trainer_resources.get("requests") or {}).items():
-        path = f"spec.trainer.resourcesPerNode.requests[{name}]"
-        merged = "with the runtime's own values merged in"
-        if name not in limits:
-            if _is_extended(name) and parse_quantity(requested):
-                detail = f"needs the same limit, else no pod can be made; set limits: {{{name}: {requested}}}"
-                yield refuse(path, Rule.INVALID, detail, requested)
-        elif parse_quantity(requested) > parse_quantity(limits[name]):
-            detail = f"each node asks for {requested} but may use {limits[name]} at most ({merged})"
-            yield refuse(path, Rule.INVALID, f"{detail}; raise the limit or ask for less", requested)
-        elif _is_extended(name) and parse_quantity(requested) != parse_quantity(limits[name]):
-            detail = f"must be {limits[name]} as the limit is ({merged})"
-            yield refuse(path, Rule.INVALID, f"{detail}; leave the request out", requested)
-
-
-def _is_extended(name: str) -> bool:
-    """Say whether a resource is one that Kubernetes does not know by itself: `vendor.com/device`."""
-    domain, slash, _ = name.partition("/")
-    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
