@@ -15,6 +15,9 @@ def main() -> None:
     """Run the command line of this process and exit with its code."""
     import sys
 
+    from trainwright.cli.process import prepare_process
+
+    prepare_process()
     from trainwright.cli.app import run_command_line
 
     sys.exit(run_command_line(sys.argv[1:]))

@@ -8,6 +8,7 @@ traceback.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -33,6 +34,9 @@ from trainwright.cli.verbs.wait import wait
 PROGRAM = "trainwright"
 
 OUTPUT_CLOSED_EXIT_CODE = 141
+
+# A full disk is nobody's mistake, whatever was being written.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 app = typer.Typer(
     name=PROGRAM,
@@ -107,7 +111,7 @@ def run_command_line(words: Sequence[str]) -> int:
 
 def _report(error: Exception) -> int | None:
     """Print what the user has to know and return the exit code; None for a bug."""
-    from trainwright.cli.console import OutputClosed, say
+    from trainwright.cli.console import OutputClosed, OutputLost, let_go_of_output, say
     from trainwright.cli.manifests import InvalidManifests
     from trainwright.errors import UserError
 
@@ -117,6 +121,13 @@ def _report(error: Exception) -> int | None:
         error = error.exceptions[0]
     if isinstance(error, OutputClosed):
         return OUTPUT_CLOSED_EXIT_CODE
+    if isinstance(error, OutputLost):
+        say(f"Error: {error}")
+        return UserError.exit_code
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        let_go_of_output()  # typer prints help itself
+        say(f"Error: {error}; free some space and repeat")
+        return UserError.exit_code
     if isinstance(error, UserError):
         if text := str(error):
             # Mistakes in files begin with their place, so that editors and terminals can jump there.

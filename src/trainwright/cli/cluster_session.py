@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from trainwright.cli.process import interruptible
 from trainwright.cluster.kube.config import load_connection
 from trainwright.cluster.kube.transport import AiohttpTransport, Transport
 
@@ -22,4 +23,5 @@ def run_on_cluster(context: str | None, work: Callable[[Transport], Awaitable[No
         async with AiohttpTransport(connection) as transport:
             await work(transport)
 
-    asyncio.run(_run())
+    with interruptible():
+        asyncio.run(_run())

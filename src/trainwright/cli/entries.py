@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainwright.cli.build_train_job import Entry, Module, Program, Script
+from trainwright.cli.files import get_working_directory
 from trainwright.errors import UsageError
 
 
@@ -34,7 +35,7 @@ def _find_script(name: str, args: tuple[str, ...]) -> Entry:
     script = Path(name)
     if not script.exists():
         remedy = f"; to run a program write `trainwright run -- {name} ...`" if shutil.which(name) else ""
-        raise UsageError(f"script {name!r} does not exist in {Path.cwd()}{remedy}")
+        raise UsageError(f"script {name!r} does not exist in {get_working_directory()}{remedy}")
     if script.is_dir() and not (script / "__main__.py").is_file():
         raise UsageError(
             f"{name!r} is a directory without a __main__.py: name a script, or a module with `-m`"
@@ -52,7 +53,7 @@ def _find_script(name: str, args: tuple[str, ...]) -> Entry:
 def _find_program(name: str, args: tuple[str, ...], path: str | None) -> Entry:
     if "/" in name:
         if not Path(name).exists():
-            raise UsageError(f"program {name!r} does not exist in {Path.cwd()}")
+            raise UsageError(f"program {name!r} does not exist in {get_working_directory()}")
         if not os.access(name, os.X_OK) or Path(name).is_dir():
             raise UsageError(
                 f"program {name!r} is not executable; `chmod +x` it, or name its interpreter first"

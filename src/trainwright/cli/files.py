@@ -10,12 +10,22 @@ from trainwright.errors import UsageError
 STDIN = "-"
 
 
+def get_working_directory() -> Path:
+    """Return where the command is called. Raises UsageError where that directory was removed meanwhile."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError(
+            "the directory that this command is called in does not exist any more; `cd` to one that does"
+        ) from None
+
+
 def read_bytes(name: str) -> bytes:
     """Return what a file holds. Raises UsageError where it cannot be read."""
     try:
         return sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
     except FileNotFoundError:
-        raise UsageError(f"{name}: no such file in {Path.cwd()}") from None
+        raise UsageError(f"{name}: no such file in {get_working_directory()}") from None
     except IsADirectoryError:
         raise UsageError(f"{name}: is a directory; name the files in it") from None
     except OSError as error:

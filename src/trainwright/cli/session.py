@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from trainwright.cli.config import choose_target
+from trainwright.cli.process import interruptible
 from trainwright.cli.targets import AdmissionSource, Target, Where, open_for_checking, open_target
 
 T = TypeVar("T")
@@ -25,7 +26,8 @@ def run_on_target(where: Where, work: Callable[[Target], Awaitable[T]]) -> T:
         async with open_target(name, where) as target:
             return await work(target)
 
-    return asyncio.run(_run())
+    with interruptible():
+        return asyncio.run(_run())
 
 
 def check_offline(where: Where, work: Callable[[AdmissionSource], Awaitable[T]]) -> T:
@@ -36,4 +38,5 @@ def check_offline(where: Where, work: Callable[[AdmissionSource], Awaitable[T]])
         async with open_for_checking(name, where) as source:
             return await work(source)
 
-    return asyncio.run(_run())
+    with interruptible():
+        return asyncio.run(_run())

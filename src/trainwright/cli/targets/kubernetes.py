@@ -23,6 +23,7 @@ from trainwright.cli.build_train_job import Entry
 from trainwright.cli.caller_python import CallerPython
 from trainwright.cli.code_sources import CodeSource, RunWords
 from trainwright.cli.console import say
+from trainwright.cli.files import get_working_directory
 from trainwright.cli.shipping.entries import find_shipped_entry
 from trainwright.cli.shipping.packing import pack_job
 from trainwright.cli.shipping.sending import CarrierSender
@@ -107,7 +108,7 @@ class KubernetesTarget:
 
     def find_entry(self, words: RunWords, code: CodeSource) -> Entry:
         """Return what the words start in the pod."""
-        return find_shipped_entry(words, code, Path.cwd())
+        return find_shipped_entry(words, code, get_working_directory())
 
     def find_python(self) -> CallerPython:
         """Return what images have."""
@@ -115,7 +116,7 @@ class KubernetesTarget:
 
     def pack(self, train_job: TrainJob, runtime: Runtime, entry: Entry, code: CodeSource) -> Packed:
         """Return the job with the working directory, or with where else its code is."""
-        return pack_job(train_job, runtime, entry, code, Path.cwd())
+        return pack_job(train_job, runtime, entry, code, get_working_directory())
 
     async def submit(self, packed: Packed) -> Json:
         """Create the job once its code is there. A job that is refused leaves nothing behind."""

@@ -20,6 +20,7 @@ from trainwright.cli.build_train_job import Entry
 from trainwright.cli.caller_python import CallerPython, find_caller_python
 from trainwright.cli.code_sources import CodeSource, RunWords, WorkingDirectory
 from trainwright.cli.entries import find_entry
+from trainwright.cli.files import get_working_directory
 from trainwright.cli.shipped_runtimes import provide_runtime
 from trainwright.cli.target_names import TargetName
 from trainwright.cli.targets import LogLine, LogRequest, Packed
@@ -93,7 +94,7 @@ class LocalTarget:
 
     def build_annotations(self) -> dict[str, str]:
         """Return where the job is submitted, so that relative names keep their meaning."""
-        return {WORKING_DIRECTORY_ANNOTATION: str(Path.cwd())}
+        return {WORKING_DIRECTORY_ANNOTATION: str(get_working_directory())}
 
     async def settle(self) -> None:
         """Report jobs whose supervisor died, and delete those whose time is over."""
@@ -112,7 +113,7 @@ class LocalTarget:
         # over a fork).
         self._cluster.close()
         try:
-            start_supervisor(self._paths, key, os.environ, Path.cwd())
+            start_supervisor(self._paths, key, os.environ, _find_working_directory())
         finally:
             self._cluster = LocalCluster(self._paths.store)
 
@@ -184,6 +185,14 @@ class LocalTarget:
             if running
             else ("this machine; nothing of the job runs")
         )
+
+
+def _find_working_directory() -> Path:
+    """Return where containers start whose job does not say: here, or at home where that was removed."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path.home()
 
 
 def _name_source(job: str, line: OutputLine) -> str:

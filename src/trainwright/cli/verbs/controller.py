@@ -52,6 +52,7 @@ def controller(
     import asyncio
     import os
 
+    from trainwright.cli.process import interruptible
     from trainwright.operator.logs import LogSettings, configure_logs
     from trainwright.operator.process import run_operator
     from trainwright.operator.startup import build_settings
@@ -67,4 +68,5 @@ def controller(
     settings = build_settings(
         os.environ, config=config, feature_gates=feature_gates, kubeconfig=kubeconfig, namespace=namespace
     )
-    raise typer.Exit(asyncio.run(run_operator(settings)))
+    with interruptible():
+        raise typer.Exit(asyncio.run(run_operator(settings)))
