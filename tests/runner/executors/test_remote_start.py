@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -201,6 +203,63 @@ def test_a_server_that_is_killed_is_noted_as_lost(serving: Pair) -> None:
     assert RemoteHosts(serving.folder, "demo-launcher-0-0").list_others(".lost") == {"demo-node-0-0"}
 
 
+@pytest.fixture
+def scripted(pair: Pair) -> Iterator[socket.socket]:
+    """A listening socket where a server should be, with which a test does as it likes."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        with contextlib.chdir(pair.folder):
+            listener.bind("demo-node-0-0.socket")
+        listener.listen()
+        listener.settimeout(BOUND_SECONDS)
+        yield listener
+
+
+def expect_lost(pair: Pair, client: subprocess.Popen[str]) -> None:
+    _, errors = client.communicate(timeout=BOUND_SECONDS)
+    assert (client.returncode, errors) == (
+        255,
+        "trainwright: remote start: the pod demo-node-0-0 ended before what was started in it\n",
+    )
+    assert RemoteHosts(pair.folder, "demo-launcher-0-0").list_others(".lost") == {"demo-node-0-0"}
+
+
+def test_a_server_that_ends_before_it_reads_a_signal_is_noted_as_lost(
+    pair: Pair, scripted: socket.socket
+) -> None:
+    """1. A command runs. 2. Its client passes a signal on. 3. The server is killed and never reads it."""
+    with pair.start("demo-node-0-0", "sleep 60") as client:
+        connection, _ = scripted.accept()
+        with connection:
+            connection.settimeout(BOUND_SECONDS)
+            assert connection.makefile("rb", buffering=0).read(4096) == b'{"line": "sleep 60"}\n'
+            client.terminate()
+            assert connection.recv(4096, socket.MSG_PEEK) == b'{"signal": 15}\n'
+        expect_lost(pair, client)
+
+
+def test_a_server_that_ends_before_it_looks_at_its_client_is_noted_as_lost(
+    pair: Pair, scripted: socket.socket
+) -> None:
+    with pair.start("demo-node-0-0", "true") as client:
+        ready, _, _ = select.select([scripted], [], [], BOUND_SECONDS)
+        assert ready
+        scripted.close()
+        expect_lost(pair, client)
+
+
+def test_a_server_that_is_being_killed_is_lost_although_it_can_be_connected_to(serving: Pair) -> None:
+    """The launcher may notice the end of a pod before the last of its processes has gone."""
+    assert serving.run("demo-node-0-0", "true")[0] == 0
+    assert serving.server is not None
+    serving.server.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor() as threads:
+        fault = threads.submit(RemoteHosts(serving.folder, "demo-launcher-0-0").find_fault, {}, 0)
+        serving.server.kill()
+        assert fault.result(BOUND_SECONDS) == (
+            "mpirun lost what it had started on demo-node-0-0: the pod ended before the launcher"
+        )
+
+
 async def test_a_server_that_is_told_to_end_waits_for_what_runs_daemons_included(
     serving: Pair, tmp_path: Path
 ) -> None:
@@ -253,7 +312,9 @@ def test_another_user_who_finds_the_socket_open_is_refused_all_the_same(
     assert RemoteHosts(serving.folder, "demo-launcher-0-0").list_others(".asked") == set()
 
 
-@pytest.mark.parametrize("message", [b"no json\n", b'{"line": "true"}\n', b'{"signal": 15}\n', b"[]\n"])
+@pytest.mark.parametrize(
+    "message", [b"no json\n", b'{"line": "true"}\n', b'{"signal": 15}\n', b"[]\n", b"null\n"]
+)
 async def test_a_server_survives_what_is_no_request(serving: Pair, message: bytes) -> None:
     """Also a command without the three descriptors, and a signal without a command."""
     name = serving.folder / "demo-node-0-0.socket"

@@ -74,7 +74,7 @@ class ContainerRun:
         restarts: Callable[[int], bool],
         backoff: Backoff,
         probe: ReadinessProbe | None,
-        review: Callable[[int], tuple[int, str]],
+        review: Callable[[int], Awaitable[tuple[int, str]]],
     ) -> None:
         """Start the container until `restarts` says, of its exit code, that it is not to start again.
 
@@ -115,7 +115,7 @@ class ContainerRun:
         self,
         build_setup: Callable[[], Awaitable[ContainerSetup | None]],
         probe: ReadinessProbe | None,
-        review: Callable[[int], tuple[int, str]],
+        review: Callable[[int], Awaitable[tuple[int, str]]],
     ) -> ContainerStateTerminated | None:
         pump = OutputPump(self._output)
         started_at = _now()
@@ -161,7 +161,7 @@ class ContainerRun:
             await pump.finish()
         message = ""
         if outcome.start_error is None:
-            exit_code, message = review(outcome.exit_code)
+            exit_code, message = await review(outcome.exit_code)
             outcome = Outcome(exit_code=exit_code)
         if not message and outcome.exit_code != 0 and self.plan.falls_back_to_logs:
             message = self._output.build_termination_message()

@@ -96,7 +96,7 @@ class PodFolder:
             temporary=str(_name_temporary(context, plan.uid)), known_mount_points=str(context.mount_points)
         )
         self.remote_hosts = RemoteHosts(context.shared_folder, plan.host_name)
-        # Containers that start at once are set up in a thread each, and a pod that is cancelled ends meanwhile.
+        # Containers that start at once are set up in a thread each; a pod that is cancelled ends meanwhile.
         self._changing = threading.Lock()
 
     def prepare(self) -> None:

@@ -242,10 +242,11 @@ class ProcessPodRun:
         policy = self._plan.restart_policy
         return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
-    def _review(self, plan: ContainerPlan, exit_code: int) -> tuple[int, str]:
+    async def _review(self, plan: ContainerPlan, exit_code: int) -> tuple[int, str]:
         """Return the exit code that counts, and what the container said at its end."""
         if plan.remote_start is RemoteStart.CLIENT:
-            fault = self._folder.remote_hosts.find_fault(plan.environment, exit_code)
+            find_fault = self._folder.remote_hosts.find_fault
+            fault = await asyncio.to_thread(find_fault, plan.environment, exit_code)
             if fault is not None:
                 return exit_code or 1, fault
         return exit_code, self._folder.read_termination_file(plan)

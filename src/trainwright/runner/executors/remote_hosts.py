@@ -31,6 +31,7 @@ _PROGRAM: Final = (
 )
 _FOLDER: Final = ".trainwright"
 _LOOK_AGAIN_SECONDS: Final = 0.02
+_ANSWER_SECONDS: Final = 5.0
 
 
 class RemoteHosts:
@@ -77,7 +78,10 @@ class RemoteHosts:
         return ReadinessProbe(ask=ask, first_period_seconds=_LOOK_AGAIN_SECONDS)
 
     def find_fault(self, environment: Mapping[str, str], exit_code: int) -> str | None:
-        """Return what is wrong with the launcher of this pod, which ended so, in terms of the other pods."""
+        """Return what is wrong with the launcher of this pod, which ended so, in terms of the other pods.
+
+        Asks their servers, and waits for the answers.
+        """
         if lost := self._list_lost():
             return describe_loss(lost)
         if exit_code != 0:
@@ -107,17 +111,23 @@ class RemoteHosts:
 
 
 def _answers(folder: Path, host: str) -> bool:
-    """Say whether somebody listens behind the socket of a host."""
+    """Say whether the server of a host is there.
+
+    That it can be connected to does not tell: one that has been killed still can, for the moment that the
+    kernel takes, and the launcher may have noticed by other processes of that pod.
+    """
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_ANSWER_SECONDS)
             # The path of a socket has 108 characters, which the folder's may have used up.
             near = f"/proc/self/fd/{directory}" if sys.platform == "linux" else str(folder)
             connection.connect(f"{near}/{host}.socket")
-    except (ConnectionRefusedError, FileNotFoundError):
+            connection.sendall(b'{"ask": true}\n')
+            return bool(connection.recv(1))
+    except (ConnectionError, FileNotFoundError):
         return False
     except OSError:
         return True  # it may be there, but cannot be asked
     finally:
         os.close(directory)
-    return True

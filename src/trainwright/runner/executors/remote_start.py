@@ -14,6 +14,8 @@ session of its own, and goes on until it is told to end.
     <- {"exit": 17}           128+signal where a signal ended it
     -> {"signal": 15}         for the command and its children
     <- {"error": "..."}       it could not be started
+    -> {"ask": true}          whether the server is there: it accepts connections until the last moment
+    <- {"here": true}
 
 Only the user who runs the job can connect: the folder is mode 0700, the socket 0600, and the kernel is asked
 who it is that connects.
@@ -33,6 +35,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # at run time `typing` would be a good part of the start-up
+    from collections.abc import Iterable
     from typing import Any, NoReturn
 
     Message = dict[str, Any]
@@ -68,16 +71,15 @@ def start(folder: str, own_host: str, hosts_file: str, *words: str) -> NoReturn:
         # Open MPI does so with its own host where it is told to keep full names.
         os.execv("/bin/sh", ["sh", "-c", line])  # noqa: S606
     connection = connect(folder, host)
-    # No signal gets lost, or between the two halves of a message.
-    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    wake = watch_signals(FORWARDED)
     descriptors = struct.pack("3i", 0, 1, 2)
     data = json.dumps({"line": line}).encode() + b"\n"
-    sent = connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
-    connection.sendall(data[sent:])
-    for number in FORWARDED:
-        signal.signal(number, lambda number, _: _send(connection, {"signal": number}))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-    answer = connection.makefile("rb").readline()
+    try:
+        sent = connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+        connection.sendall(data[sent:])
+        answer = wait_for_answer(connection, wake)
+    except OSError:  # what it was last sent it will not read any more
+        answer = b""
     if not answer:
         touch(f"{host}.lost")
         fail(f"the pod {host} ended before what was started in it")
@@ -85,6 +87,39 @@ def start(folder: str, own_host: str, hosts_file: str, *words: str) -> NoReturn:
     if "error" in message:
         fail(message["error"])
     os._exit(message["exit"])
+
+
+def wait_for_answer(connection: socket.socket, wake: int) -> bytes:
+    """Return the line that the server sends at the end, empty where it ended; pass on signals meanwhile."""
+    poll = select.poll()
+    for fd in (connection.fileno(), wake):
+        poll.register(fd, select.POLLIN)
+    answer = b""
+    while True:
+        for fd, _ in poll.poll():
+            if fd == wake:
+                for number in os.read(wake, 4096):
+                    _send(connection, {"signal": number})
+                continue
+            data = connection.recv(1 << 16)
+            answer += data
+            if not data or b"\n" in data:
+                return answer
+
+
+def watch_signals(numbers: Iterable[int]) -> int:
+    """Return a descriptor from which the numbers of these signals are read as they come.
+
+    A handler of Python runs between two of its own instructions: one for a signal that comes just before a
+    system call blocks would run only after that has returned.
+    """
+    wake_read, wake_write = os.pipe()
+    for fd in (wake_read, wake_write):
+        os.set_blocking(fd, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    for number in numbers:
+        signal.signal(number, lambda *_: None)
+    return wake_read
 
 
 def parse_words(words: list[str]) -> tuple[str, str]:
@@ -170,20 +205,15 @@ class Server:
         mpirun that knows how its ranks are to end.
         """
         become_subreaper()  # daemons of MPI leave their parent: their end is to be seen all the same
-        wake_read, wake_write = os.pipe()
-        for fd in (wake_read, wake_write):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        wake = watch_signals((signal.SIGCHLD, signal.SIGTERM))
         listener = self._listen()
-        self._poll.register(wake_read, select.POLLIN)
+        self._poll.register(wake, select.POLLIN)
         self._poll.register(listener, select.POLLIN)
         self._say(f"{self._host} is ready to start what mpirun asks for")
         while not (self._is_ending and not self._has_children()):
             for fd, _ in self._poll.poll():
-                if fd == wake_read:
-                    if signal.SIGTERM in os.read(wake_read, 4096):
+                if fd == wake:
+                    if signal.SIGTERM in os.read(wake, 4096):
                         self._stop_listening(listener)
                     self._reap()
                 elif fd == listener.fileno():
@@ -226,6 +256,8 @@ class Server:
         if not is_own_user(accepted):
             accepted.close()
             return
+        # One that has its descriptor may have closed a moment ago, and be reported as readable once more.
+        accepted.setblocking(False)
         connection = Connection(accepted)
         self._connections[accepted.fileno()] = connection
         self._poll.register(accepted, select.POLLIN)
@@ -238,6 +270,8 @@ class Server:
             elif "signal" in message and connection.command in self._commands:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(connection.command, message["signal"])
+            elif "ask" in message:
+                _send(connection.socket, {"here": True})
         if is_closed:
             # mpirun or its client is gone. What was started is told by mpirun's own connections, as it is
             # where ssh is cut off; to end it here would end daemons that still want to clean up.
@@ -322,6 +356,8 @@ class Connection:
             data, ancillary, _, _ = self.socket.recvmsg(
                 1 << 16, socket.CMSG_SPACE(3 * 4), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
             )
+        except BlockingIOError:
+            return [], False
         except OSError:
             return [], True
         for level, kind, content in ancillary:
@@ -331,9 +367,10 @@ class Connection:
             os.set_inheritable(fd, False)
         *lines, self._pending = (self._pending + data).split(b"\n")
         try:
-            return [json.loads(line) for line in lines], not data
+            messages = [json.loads(line) for line in lines]
         except ValueError:
             return [], True
+        return [message for message in messages if isinstance(message, dict)], not data
 
     def close(self) -> None:
         """Close what is still held for the client."""
