@@ -60,6 +60,38 @@ def test_ctrl_c_ends_a_command_at_whatever_moment_it_comes_and_shows_no_tracebac
     assert (done.returncode in {130, -signal.SIGINT}, done.stdout, done.stderr) == (True, "", "")
 
 
+# What a terminal does on ctrl-C, while a command forks the supervisor of its job: both processes get it.
+INTERRUPTED_FORK = """\
+import os, signal, sys
+command = os.getpid()
+def interrupt():
+    if os.getppid() == command:
+        os.kill(command, signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+os.register_at_fork(after_in_child=interrupt)
+sys.argv = ["trainwright", "run", "--name", "job", "--", "sleep", "600"]
+from trainwright.cli import main
+main()
+"""
+
+
+def test_ctrl_c_while_a_supervisor_is_started_asks_the_job_to_stop_and_does_not_kill_it(program):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_FORK],
+        cwd=program.folder,
+        env=program.environment,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 130
+    assert "stopping job" in done.stderr
+    assert "killing" not in done.stderr
+    assert "job: Failed" in done.stderr
+    assert "Stopped" in program.succeed("explain", "job")
+
+
 @pytest.mark.parametrize("words", [["run", "--", "true"], ["run", "-d", "--", "true"], ["list"]])
 def test_a_command_that_is_to_ignore_ctrl_c_does(program, words):
     """As `&` in a script wants it: the ctrl-C that ends the script is not meant for it."""

@@ -33,6 +33,9 @@ from trainwright.runner.supervisor.handshake import BUSY, STARTED, Handshake
 from trainwright.runner.supervisor.supervisor_lock import find_live_supervisor
 
 _FIRST_FREE_FD: Final = 3
+_SIGNALS_OF_TERMINALS: Final = frozenset(
+    {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP}
+)
 
 
 class SupervisorNotStarted(UserError):
@@ -56,10 +59,17 @@ def start_supervisor(
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        launch = _Launch(paths, key, dict(environment), working_directory, build_executor)
-        _detach(launch, writing)
+    launch = _Launch(paths, key, dict(environment), working_directory, build_executor)
+    # A ctrl-C is for the command alone. The child, until it is in a session of its own, gets it as well, and
+    # with the handlers that it still has it would tell the command a second time, through the pipe that wakes
+    # the command's event loop: `run` would kill the job instead of stopping it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS_OF_TERMINALS)
+    try:
+        child = os.fork()
+        if child == 0:
+            _detach(launch, writing)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         os.waitpid(child, 0)
