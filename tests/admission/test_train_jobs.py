@@ -199,11 +199,32 @@ def test_a_runtime_that_is_not_there_is_answered_with_what_is(
 BROKEN: dict[str, tuple[Runtime, str]] = {
     "no spec": (
         TrainingRuntime(metadata=ObjectMeta(name="rt")),
-        "TrainingRuntime 'rt' cannot be used: spec.template.spec.replicatedJobs: is empty, so there is nothing to run",
+        "TrainingRuntime 'rt' cannot be used: spec.template.spec.replicatedJobs: a runtime needs at least one replicated job",
     ),
     "no replicated jobs": (
         runtime(runtime_spec(replicatedJobs=[])),
-        "TrainingRuntime 'rt' cannot be used: spec.template.spec.replicatedJobs: is empty, so there is nothing to run",
+        "TrainingRuntime 'rt' cannot be used: spec.template.spec.replicatedJobs: a runtime needs at least one replicated job",
+    ),
+    "no container for the job's settings": (
+        runtime(runtime_spec(replicated_job("node", container("main")))),
+        "TrainingRuntime 'rt' cannot be used: spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers: the step 'trainer' must have a container 'node'",
+    ),
+    "a volume claim of no amount": (
+        runtime(
+            runtime_spec(
+                volumeClaimPolicies=[
+                    {
+                        "templates": [
+                            {
+                                "metadata": {"name": "v"},
+                                "spec": {"resources": {"requests": {"storage": "much"}}},
+                            }
+                        ]
+                    }
+                ]
+            )
+        ),
+        "TrainingRuntime 'rt' cannot be used: spec.template.spec.volumeClaimPolicies[0].templates[0].spec.resources.requests[storage]: 'much' is no quantity; write a number with a suffix: 500m, 2, 1.5, 16Gi, 1e3",
     ),
     "unreadable": (
         runtime(runtime_spec({"name": "node", "template": 3})),

@@ -27,9 +27,9 @@ from trainwright.admission.train_job_updates import (
     has_relevant_change,
 )
 from trainwright.admission.verdict import Verdict, forget_repeated, refuse
-from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME, GROUP, TRAINING_RUNTIME
+from trainwright.api.constants import ANCESTOR_TRAINER, CLUSTER_TRAINING_RUNTIME, GROUP, TRAINING_RUNTIME
 from trainwright.api.encoding import build_object
-from trainwright.api.jobset import JobSet, JobSetSpec
+from trainwright.api.jobset import JobSet
 from trainwright.api.names import explain_strict_label
 from trainwright.api.runtime import JobSetTemplate, Runtime, RuntimeSpec
 from trainwright.api.schema import check_object
@@ -40,9 +40,10 @@ from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks import FRAMEWORKS, Framework, list_framework_warnings, validate_frameworks
 from trainwright.gang import find_gang_errors, list_gang_warnings
 from trainwright.template.layout import JobLayout, build_layout
-from trainwright.template.replicated_jobs import list_replicated_jobs
+from trainwright.template.shape import find_missing_containers, find_shape_errors
 
 _KINDS: Final = (CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME)
+_SHOWN_ERRORS: Final = 10  # of a runtime that cannot be used; its author sees them all
 _GENERATED_SUFFIX: Final = "xxxxx"  # what an API server adds to `generateName`
 
 
@@ -198,16 +199,14 @@ def _find_broken_runtime(runtime: Runtime) -> FieldError | None:
     """Return one error where the runtime is no such object as its own admission would let in."""
     template = runtime.spec.template if runtime.spec else None
     spec = template.spec if template else None
-    findings = Findings()
-    if spec is not None:
-        check_object(JobSetSpec, spec, findings)
-    # Unknown fields belong to a newer JobSet and are passed on.
-    errors = [error for error in findings.errors if error.rule is not Rule.UNKNOWN]
-    problems = [f"{JOB_SET_PATH}.{error.path}: {error.detail}" for error in errors]
-    if not problems and not list_replicated_jobs(spec):
-        problems = [f"{JOB_SET_PATH}.replicatedJobs: is empty, so there is nothing to run"]
-    if not problems:
+    errors = find_shape_errors(spec, JOB_SET_PATH) or find_missing_containers(
+        spec, (ANCESTOR_TRAINER,), JOB_SET_PATH
+    )
+    if not errors:
         return None
+    problems = [str(error) for error in errors[:_SHOWN_ERRORS]]
+    if len(errors) > _SHOWN_ERRORS:
+        problems.append(f"and {len(errors) - _SHOWN_ERRORS} more")
     detail = f"{runtime.kind} {runtime.metadata.name!r} cannot be used: {'; '.join(problems)}"
     return refuse("spec.runtimeRef", Rule.INVALID, detail, runtime.metadata.name)
 

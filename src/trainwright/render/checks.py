@@ -7,20 +7,24 @@ from __future__ import annotations
 
 from trainwright.api.constants import ANCESTOR_CONTAINERS, ANCESTOR_TRAINER
 from trainwright.api.runtime import JobSetTemplate, Runtime
-from trainwright.api.trainjob import Initializer, TrainJob
+from trainwright.api.trainjob import TrainJob
 from trainwright.field_errors import FieldError, Rule
 from trainwright.render.errors import RenderError
 from trainwright.render.initializers import get_initializer_source
 from trainwright.template.patches import find_unknown_targets
-from trainwright.template.replicated_jobs import find_named, get_ancestor, get_pod_spec, list_replicated_jobs
-from trainwright.template.shape import find_resource_errors, find_shape_errors
+from trainwright.template.shape import find_missing_containers, find_resource_errors, find_shape_errors
 
 
 def check_runtime(runtime: Runtime, job: TrainJob) -> None:
     """Raise `RenderError` where the runtime's template cannot be read or lacks a container."""
     template = (runtime.spec.template if runtime.spec else None) or JobSetTemplate()
     initializer = job.spec.initializer if job.spec else None
-    errors = find_shape_errors(template.spec) or _find_missing_containers(template, initializer)
+    needed = {
+        ancestor
+        for ancestor in ANCESTOR_CONTAINERS
+        if ancestor == ANCESTOR_TRAINER or get_initializer_source(initializer, ancestor) is not None
+    }
+    errors = find_shape_errors(template.spec) or find_missing_containers(template.spec, needed)
     if errors:
         raise RenderError(errors, f"{runtime.kind} {runtime.metadata.name!r}")
 
@@ -52,20 +56,3 @@ def raise_errors(errors: list[FieldError], job: TrainJob) -> None:
     """Raise `RenderError` about the job where there are errors."""
     if errors:
         raise RenderError(errors, f"{job.kind} {job.metadata.name!r}")
-
-
-def _find_missing_containers(template: JobSetTemplate, initializer: Initializer | None) -> list[FieldError]:
-    """Return an error for each step that lacks the container which the job's own settings go to."""
-    errors = []
-    for i, replicated_job in enumerate(list_replicated_jobs(template.spec)):
-        ancestor = get_ancestor(replicated_job)
-        is_needed = ancestor == ANCESTOR_TRAINER or get_initializer_source(initializer, ancestor) is not None
-        if not is_needed or ancestor is None:
-            continue
-        name = ANCESTOR_CONTAINERS[ancestor]
-        containers = get_pod_spec(replicated_job).get("containers")
-        if find_named(containers, name) is None:
-            path = f"spec.template.spec.replicatedJobs[{i}].template.spec.template.spec.containers"
-            detail = f"the step {ancestor!r} must have a container {name!r}"
-            errors.append(FieldError(path=path, rule=Rule.REQUIRED, detail=detail))
-    return errors

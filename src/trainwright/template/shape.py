@@ -7,10 +7,12 @@ edited. Fields that we do not know pass through: they may belong to a newer JobS
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import reduce
 
 import msgspec
 
+from trainwright.api.constants import ANCESTOR_CONTAINERS
 from trainwright.api.field_path import Path
 from trainwright.api.jobset import JobSetSpec
 from trainwright.api.meta import ApiStruct, Json
@@ -18,6 +20,7 @@ from trainwright.api.pod import ResourceRequirements
 from trainwright.api.schema import compile_shape
 from trainwright.api.shapes import Findings
 from trainwright.field_errors import FieldError, Rule
+from trainwright.template.replicated_jobs import find_named, get_ancestor, get_pod_spec, list_replicated_jobs
 
 
 class _ClaimSpec(ApiStruct, frozen=True, kw_only=True):
@@ -32,6 +35,23 @@ def find_shape_errors(spec: Json | None, path: str = "spec.template.spec") -> li
         detail = "a runtime needs at least one replicated job"
         return [FieldError(path=f"{path}.replicatedJobs", rule=Rule.REQUIRED, detail=detail)]
     return _check(JobSetSpec, spec, path) or _find_claim_errors(spec, path)
+
+
+def find_missing_containers(
+    spec: Json | None, ancestors: Collection[str], path: str = "spec.template.spec"
+) -> list[FieldError]:
+    """Return an error for each step of these kinds that lacks the container which a job's settings go to."""
+    errors = []
+    for i, replicated_job in enumerate(list_replicated_jobs(spec)):
+        ancestor = get_ancestor(replicated_job)
+        if ancestor is None or ancestor not in ancestors:
+            continue
+        name = ANCESTOR_CONTAINERS[ancestor]
+        if find_named(get_pod_spec(replicated_job).get("containers"), name) is None:
+            place = f"{path}.replicatedJobs[{i}].template.spec.template.spec.containers"
+            detail = f"the step {ancestor!r} must have a container {name!r}"
+            errors.append(FieldError(path=place, rule=Rule.REQUIRED, detail=detail))
+    return errors
 
 
 def find_resource_errors(resources: Json, path: str) -> list[FieldError]:
