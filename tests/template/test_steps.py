@@ -23,9 +23,9 @@ def everything(count: int | None) -> Step:
     return Step(runs_command=True, trains=True, uses_resources=True, count=count)
 
 
-def launcher(*, uses_resources: bool) -> Step:
+def launcher(*, uses_resources: bool, count: int = 1) -> Step:
     return Step(
-        runs_command=True, replaces_arguments=True, trains=True, uses_resources=uses_resources, count=1
+        runs_command=True, replaces_arguments=True, trains=True, uses_resources=uses_resources, count=count
     )
 
 
@@ -83,6 +83,24 @@ STEPS = {
         None,
         [workers(0), launcher(uses_resources=True)],
     ),
+    "MPI, no nodes, so nothing is launched": (
+        [WORKERS, LAUNCHER],
+        MLPolicy(num_nodes=1, mpi=APART),
+        0,
+        [workers(0), launcher(uses_resources=False, count=0)],
+    ),
+    "MPI, no nodes, launcher is a node": (
+        [WORKERS, LAUNCHER],
+        MLPolicy(num_nodes=1, mpi=AS_NODE),
+        0,
+        [workers(0), launcher(uses_resources=True, count=0)],
+    ),
+    "MPI, a launcher alone is the node": (
+        [LAUNCHER],
+        MLPolicy(num_nodes=1, mpi=APART),
+        None,
+        [launcher(uses_resources=True)],
+    ),
     "MPI, number of the policy": (
         [WORKERS, LAUNCHER],
         MLPolicy(num_nodes=4, mpi=APART),
@@ -121,9 +139,9 @@ def test_steps(jobs: list, policy: MLPolicy | None, num_nodes: int | None, expec
     assert list_steps({"replicatedJobs": jobs}, policy, num_nodes) == tuple(expected)
 
 
-@given(num_nodes=st.integers(1, 10_000), is_node=st.booleans())
+@given(num_nodes=st.integers(0, 10_000), is_node=st.booleans())
 def test_as_many_pods_train_as_the_job_has_nodes(num_nodes: int, is_node: bool) -> None:
     policy = MLPolicy(num_nodes=1, mpi=MPIPolicy(run_launcher_as_node=is_node))
     steps = list_steps({"replicatedJobs": [WORKERS, LAUNCHER]}, policy, num_nodes)
     assert sum(step.count or 0 for step in steps if step.uses_resources) == num_nodes
-    assert [step.count for step in steps if step.runs_command] == [1]
+    assert [step.count for step in steps if step.runs_command] == [min(num_nodes, 1)]

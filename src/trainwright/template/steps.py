@@ -14,7 +14,7 @@ import msgspec
 
 from trainwright.api.constants import ANCESTOR_TRAINER, LAUNCHER, NODE
 from trainwright.api.meta import Json
-from trainwright.api.runtime import MLPolicy
+from trainwright.api.runtime import MLPolicy, MPIPolicy
 from trainwright.template.replicated_jobs import get_ancestor, list_replicated_jobs
 
 
@@ -75,6 +75,12 @@ def has_launcher(spec: Json | None) -> bool:
     return any(replicated_job["name"] == LAUNCHER for replicated_job in list_replicated_jobs(spec))
 
 
+def trains_in_launcher(spec: Json | None, policy: MPIPolicy) -> bool:
+    """Say whether the launcher of an MPI runtime is a node: its policy says so, or there is no other."""
+    names = {replicated_job["name"] for replicated_job in list_replicated_jobs(spec)}
+    return LAUNCHER in names and (bool(policy.run_launcher_as_node) or NODE not in names)
+
+
 def _has_other_work(policy: MLPolicy | None) -> bool:
     """Say whether trainer steps after the first do other work than it does."""
     return policy is not None and any((policy.tensorflow, policy.paddle, policy.custom))
@@ -83,18 +89,20 @@ def _has_other_work(policy: MLPolicy | None) -> bool:
 def _build_mpi_roles(spec: Json | None, policy: MLPolicy | None, num_nodes: int | None) -> dict[str, Step]:
     """Return what `launcher` and `node` of an MPI runtime take; nothing for another runtime.
 
-    There is exactly one launcher. The number of nodes, the TrainJob's or else the policy's, is that of the
-    pods that train: where the launcher is one of them, `node` has one less, which may be none.
+    There is exactly one launcher, but for a job of no nodes, which trains nothing. The number of nodes, the
+    TrainJob's or else the policy's, is that of the pods that train: where the launcher is one of them, `node`
+    has one less, which may be none.
     """
     if policy is None or policy.mpi is None or not has_launcher(spec):
         return {}
-    is_node = bool(policy.mpi.run_launcher_as_node)
+    is_node = trains_in_launcher(spec, policy.mpi)
     nodes = policy.num_nodes if num_nodes is None else num_nodes
+    launchers = 0 if nodes == 0 else 1
     if nodes is not None and is_node:
         nodes = max(nodes - 1, 0)
     return {
         LAUNCHER: Step(
-            runs_command=True, replaces_arguments=True, trains=True, uses_resources=is_node, count=1
+            runs_command=True, replaces_arguments=True, trains=True, uses_resources=is_node, count=launchers
         ),
         NODE: Step(trains=True, uses_resources=True, count=nodes),
     }

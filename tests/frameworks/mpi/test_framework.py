@@ -145,6 +145,24 @@ def test_one_node_is_one_host() -> None:
     assert hostfile["data"]["hostfile"] == "demo-launcher-0-0.demo slots=1\n"
 
 
+def test_a_launcher_without_nodes_is_the_host_and_gets_what_nodes_get() -> None:
+    """An empty hostfile would leave it to mpirun where to run, and how much."""
+    layout = mpi_layout(mpi_runtime(launcher(dependsOn=[])), resources_per_node=EIGHT_GPUS)
+    [hostfile] = MPI().build_contribution(layout).objects
+    assert hostfile["data"] == {
+        "hostfile": "demo-launcher-0-0.demo slots=8\n",
+        "hostfile-hydra": "demo-launcher-0-0:8\n",
+    }
+
+
+@pytest.mark.parametrize("policy", [MPIPolicy(), AS_NODE], ids=["launcher apart", "launcher is a node"])
+def test_a_job_of_no_nodes_has_no_pods_and_no_hosts(policy: MPIPolicy) -> None:
+    layout = mpi_layout(mpi_runtime(policy=policy), num_nodes=0)
+    assert [pod_set.num_nodes for pod_set in layout.pod_sets] == [0, 0]
+    [hostfile] = MPI().build_contribution(layout).objects
+    assert hostfile["data"] == {"hostfile": "", "hostfile-hydra": ""}
+
+
 def test_hosts_follow_the_subdomain_and_replicas_of_the_nodes() -> None:
     spec = mpi_runtime(node(replicas=2), launcher(), network={"subdomain": "net"})
     [hostfile] = MPI().build_contribution(mpi_layout(spec, num_nodes=2)).objects

@@ -70,7 +70,7 @@ def _list_hosts(layout: JobLayout) -> dict[str, list[str]]:
         for training in list_training_pod_sets(layout)
         for endpoint in layout.iterate_endpoints(training)
     ]
-    if not is_launcher_a_node(layout):
+    if not is_launcher_a_node(layout) or not endpoints:
         return {OPEN_MPI: endpoints, HYDRA: endpoints}
     launcher, *others = endpoints
     return {OPEN_MPI: endpoints, HYDRA: [launcher.partition(".")[0], *others]}

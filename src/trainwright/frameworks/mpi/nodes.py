@@ -7,6 +7,7 @@ from trainwright.api.runtime import MPIPolicy
 from trainwright.template.layout import JobLayout
 from trainwright.template.pod_sets import PodSet
 from trainwright.template.resources import count_accelerators
+from trainwright.template.steps import trains_in_launcher
 
 NO_POLICY = MPIPolicy()
 
@@ -18,7 +19,7 @@ def get_policy(layout: JobLayout) -> MPIPolicy:
 
 def is_launcher_a_node(layout: JobLayout) -> bool:
     """Say whether the launcher trains as well."""
-    return bool(get_policy(layout).run_launcher_as_node) and layout.find_pod_set(LAUNCHER) is not None
+    return trains_in_launcher(layout.template.spec, get_policy(layout))
 
 
 def list_training_pod_sets(layout: JobLayout) -> list[PodSet]:
