@@ -14,6 +14,7 @@ from trainwright.admission.job_set_rules import (
     find_unmounted_claims,
 )
 from trainwright.api.meta import Json
+from trainwright.api.shapes import MAX_FINDINGS
 from trainwright.api.trainjob import Trainer
 from trainwright.template.layout import build_layout
 
@@ -120,6 +121,18 @@ RULES: dict[str, tuple[Json, list[str]]] = {
         [
             "failurePolicy.rules[0].action: RestartJob works with at most 1024 replicas; "
             "replicatedJobs[0] has more"
+        ],
+    ),
+    "restart of single Jobs out of too many, of several": (
+        job_set(
+            replicated_job("a", ancestor=None, replicas=1025),
+            replicated_job("b", ancestor=None),
+            replicated_job("c", ancestor=None, replicas=2000),
+            failurePolicy={"rules": [{"action": "RestartJob"}]},
+        ),
+        [
+            "failurePolicy.rules[0].action: RestartJob works with at most 1024 replicas; "
+            "replicatedJobs[0, 2] have more"
         ],
     ),
     "restart of all of them": (
@@ -231,3 +244,9 @@ def test_what_the_schema_of_job_set_forbids_is_found() -> None:
         "s.volumeClaimPolicies[0].templates[0].metadata.namespace: a claim is made in the TrainJob's namespace; "
         "remove it",
     ]
+
+
+def test_of_what_is_wrong_no_more_is_told_than_anybody_reads() -> None:
+    """A runtime of 3 MB has room for 50,000 rules; all that is wrong with them would be gigabytes."""
+    rules = [{"action": "FailJobSet", "targetReplicatedJobs": ["x", "y"]}] * 5_000
+    assert len(find_job_set_errors(job_set(failurePolicy={"rules": rules}), "spec")) == MAX_FINDINGS

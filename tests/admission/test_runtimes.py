@@ -403,3 +403,16 @@ def test_defaults_of_the_schema_are_filled_in() -> None:
         "volumeClaimPolicies": [{"templates": [], "retentionPolicy": {"whenDeleted": "Delete"}}],
     }
     assert default_runtime(filled) == filled
+
+
+def test_a_runtime_with_more_steps_than_a_status_can_tell_of_is_refused_at_once() -> None:
+    """What else is wrong with each of them is not looked at: thousands fit into an object."""
+    many = [replicated_job("A b", ancestor=None) for _ in range(101)]
+    for i, entry in enumerate(many):
+        entry["name"] = f"-{i}"
+    verdict = validate(*many)
+    assert [str(error) for error in verdict.errors] == [
+        f"{JOBS}: may have at most 100 items, has 101: the status of a TrainJob has room for no more; make several Jobs of one replicated job by replicas"
+    ]
+    assert verdict.status_code == 403
+    assert validate(*(replicated_job(f"j{i}", ancestor=None) for i in range(99)), replicated_job()).is_allowed

@@ -226,6 +226,19 @@ BROKEN: dict[str, tuple[Runtime, str]] = {
         ),
         "TrainingRuntime 'rt' cannot be used: spec.template.spec.volumeClaimPolicies[0].templates[0].spec.resources.requests[storage]: 'much' is no quantity; write a number with a suffix: 500m, 2, 1.5, 16Gi, 1e3",
     ),
+    "more replicated jobs than a status can tell of": (
+        runtime(runtime_spec(*(replicated_job(f"j{i}") for i in range(101)))),
+        "TrainingRuntime 'rt' cannot be used: spec.template.spec.replicatedJobs: may have at most 100 items, has 101: the status of a TrainJob has room for no more; make several Jobs of one replicated job by replicas",
+    ),
+    "wrong in more places than anybody reads": (
+        runtime(runtime_spec(*({"name": f"j{i}", "template": 3} for i in range(12)))),
+        "TrainingRuntime 'rt' cannot be used: "
+        + "; ".join(
+            f"spec.template.spec.replicatedJobs[{i}].template: expected an object, found the number 3"
+            for i in range(10)
+        )
+        + "; and 2 more",
+    ),
     "unreadable": (
         runtime(runtime_spec({"name": "node", "template": 3})),
         "TrainingRuntime 'rt' cannot be used: spec.template.spec.replicatedJobs[0].template: expected an object, found the number 3",

@@ -11,14 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from control.builders import runtime, train_job
+from control.builders import runtime, step, train_job
 from control.world import NOW
 from trainwright.api.batch import Job
 from trainwright.api.constants import COMPLETION_INDEX, JOB_INDEX, JOBSET_UID, REPLICATED_JOB_NAME
 from trainwright.api.core import Event, Pod
 from trainwright.api.jobset import JobSet
 from trainwright.api.meta import Json
+from trainwright.api.trainjob import MAX_STEPS
 from trainwright.control import Seen, decide
+from trainwright.control.actions import PatchStatus
 from trainwright.render import render_job_set
 from work import assert_linear
 
@@ -94,3 +96,12 @@ def test_deciding_takes_steps_in_proportion_to_the_children(build: Callable[[int
         return lambda: decide(seen, NOW)
 
     assert_linear(prepare)
+
+
+def test_the_status_tells_of_no_more_replicated_jobs_than_an_api_server_takes() -> None:
+    """No such runtime is admitted, but one may be there from before."""
+    rt = runtime(step(), *(step(f"s{i}", ancestor=None) for i in range(150)))
+    [patch] = decide(Seen(train_job=train_job(suspend=True), runtime=rt, snapshot=rt), NOW)
+    assert isinstance(patch, PatchStatus)
+    assert patch.status.jobs_status is not None
+    assert len(patch.status.jobs_status) == MAX_STEPS

@@ -12,7 +12,7 @@ import pytest
 
 from trainwright.api.meta import ObjectKey
 from trainwright.cluster.kube.errors import InvalidError
-from trainwright.cluster.kube.requests import build_create, build_merge_patch
+from trainwright.cluster.kube.requests import build_apply, build_create, build_merge_patch
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = sorted((ROOT / "src/trainwright/manifests/crds").glob("*.yaml"))
@@ -141,3 +141,75 @@ async def test_tasks_of_a_tensorflow_cluster_have_a_type_and_a_replicated_job_ea
     twice = {"tasks": [{"jobName": "a", "type": "ps"}, {"jobName": "a", "type": "chief"}]}
     with pytest.raises(InvalidError, match="Duplicate"):
         await transport.request(build_create(build_runtime(namespace, tensorflow=twice)))
+
+
+CONDITION = {
+    "type": "Suspended",
+    "status": "True",
+    "reason": "Suspended",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+COUNTERS = {"ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
+BAD_STATUS = {
+    "two conditions of a type": ({"conditions": [CONDITION, CONDITION]}, "status.conditions[1]"),
+    "nine conditions": (
+        {"conditions": [{**CONDITION, "type": f"T{i}"} for i in range(9)]},
+        "status.conditions",
+    ),
+    "a condition that is maybe": (
+        {"conditions": [{**CONDITION, "status": "Maybe"}]},
+        "status.conditions[0].status",
+    ),
+    "a reason in words": (
+        {"conditions": [{**CONDITION, "reason": "no room"}]},
+        "status.conditions[0].reason",
+    ),
+    "a role twice": ({"jobsStatus": [{"name": "node", **COUNTERS}] * 2}, "status.jobsStatus[1]"),
+    "a role too many": (
+        {"jobsStatus": [{"name": f"r{i}", **COUNTERS} for i in range(101)]},
+        "status.jobsStatus",
+    ),
+    "fewer than no pods": (
+        {"jobsStatus": [{"name": "node", **COUNTERS, "active": -1}]},
+        "status.jobsStatus[0].active",
+    ),
+    "more than all": (
+        {"trainerStatus": {"progressPercentage": 101, "lastUpdatedTime": CONDITION["lastTransitionTime"]}},
+        "status.trainerStatus.progressPercentage",
+    ),
+    "a metric without a value": (
+        {
+            "trainerStatus": {
+                "metrics": [{"name": "loss", "value": ""}],
+                "lastUpdatedTime": CONDITION["lastTransitionTime"],
+            }
+        },
+        "status.trainerStatus.metrics[0].value",
+    ),
+}
+
+
+async def test_the_schema_refuses_a_status_that_is_none(crds, transport, namespace):
+    await transport.request(build_create(build_job(namespace)))
+    key = ObjectKey("TrainJob", namespace, "demo")
+    for what, (status, path) in BAD_STATUS.items():
+        with pytest.raises(InvalidError) as caught:
+            await transport.request(build_merge_patch(key, {"status": status}, subresource="status"))
+        assert path in [error.path for error in caught.value.errors], (what, caught.value.errors)
+
+
+async def test_each_controller_applies_its_own_condition(crds, transport, namespace):
+    """Conditions are a list by type, so that an apply of one leaves those of others."""
+    await transport.request(build_create(build_job(namespace)))
+    for manager, type_ in (("one", "Suspended"), ("two", "example.com/Checked")):
+        body = {
+            **TRAIN_JOB,
+            "metadata": {"namespace": namespace, "name": "demo"},
+            "status": {"conditions": [{**CONDITION, "type": type_}]},
+        }
+        stored = await transport.request(build_apply(body, manager, force=False, subresource="status"))
+    assert [entry["type"] for entry in json.loads(stored)["status"]["conditions"]] == [
+        "Suspended",
+        "example.com/Checked",
+    ]

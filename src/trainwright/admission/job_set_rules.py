@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any, Final
 
 from trainwright.admission.verdict import refuse
@@ -19,6 +20,7 @@ from trainwright.api.names import (
     explain_strict_label,
     explain_subdomain,
 )
+from trainwright.api.shapes import MAX_FINDINGS
 from trainwright.field_errors import FieldError, Rule
 from trainwright.template.pod_sets import PodSet
 from trainwright.template.replicated_jobs import get_job_spec, get_pod_spec, list_replicated_jobs
@@ -39,14 +41,15 @@ _NO_BACKOFF_LIMIT: Final = 2147483647
 def find_job_set_errors(spec: Json, path: str) -> list[FieldError]:
     """Return what JobSet would refuse in this spec whoever uses it; `path` is where the spec stands."""
     names = [replicated_job["name"] for replicated_job in list_replicated_jobs(spec)]
-    return [
-        *_check_replicated_jobs(spec, path),
-        *_check_network(spec.get("network") or {}, f"{path}.network"),
-        *_check_manager(spec.get("managedBy"), f"{path}.managedBy"),
-        *_check_targets(spec.get("successPolicy") or {}, names, f"{path}.successPolicy"),
-        *_check_failure_policy(spec, names, f"{path}.failurePolicy"),
-        *_check_volume_claims(spec, f"{path}.volumeClaimPolicies"),
-    ]
+    found = chain(
+        _check_replicated_jobs(spec, path),
+        _check_network(spec.get("network") or {}, f"{path}.network"),
+        _check_manager(spec.get("managedBy"), f"{path}.managedBy"),
+        _check_targets(spec.get("successPolicy") or {}, names, f"{path}.successPolicy"),
+        _check_failure_policy(spec, names, f"{path}.failurePolicy"),
+        _check_volume_claims(spec, f"{path}.volumeClaimPolicies"),
+    )
+    return list(islice(found, MAX_FINDINGS))
 
 
 def find_count_errors(spec: Json, pod_sets: tuple[PodSet, ...], path: str) -> list[FieldError]:
@@ -153,15 +156,12 @@ def _check_failure_policy(spec: Json, names: list[str], path: str) -> Iterator[F
                 detail = f"{reason!r} is no reason of a failed Job; use {', '.join(_FAILURE_REASONS)}"
                 yield refuse(f"{place}.onJobFailureReasons[{j}]", Rule.NOT_SUPPORTED, detail, reason)
         if rule["action"].startswith("RestartJob") and not rule["action"].startswith("RestartJobSet"):
-            for k, replicated_job in enumerate(list_replicated_jobs(spec)):
-                if (replicated_job.get("replicas") or 1) > _MOST_REPLICAS_TO_RESTART:
-                    detail = f"{rule['action']} works with at most {_MOST_REPLICAS_TO_RESTART} replicas"
-                    yield refuse(
-                        f"{place}.action",
-                        Rule.INVALID,
-                        f"{detail}; replicatedJobs[{k}] has more",
-                        rule["action"],
-                    )
+            replicas = [replicated_job.get("replicas") or 1 for replicated_job in list_replicated_jobs(spec)]
+            many = [str(k) for k, count in enumerate(replicas) if count > _MOST_REPLICAS_TO_RESTART]
+            if many:
+                detail = f"{rule['action']} works with at most {_MOST_REPLICAS_TO_RESTART} replicas"
+                which = f"replicatedJobs[{', '.join(many)}] {'has' if len(many) == 1 else 'have'} more"
+                yield refuse(f"{place}.action", Rule.INVALID, f"{detail}; {which}", rule["action"])
     if policy.get("restartStrategy") == "InPlaceRestart":
         for i, replicated_job in enumerate(list_replicated_jobs(spec)):
             yield from _check_in_place(

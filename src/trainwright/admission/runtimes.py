@@ -45,6 +45,7 @@ from trainwright.template.replicated_jobs import (
     get_pod_spec,
     list_replicated_jobs,
 )
+from trainwright.template.shape import find_excess
 from trainwright.template.steps import list_steps
 
 JOB_SET_PATH: Final = "spec.template.spec"
@@ -74,6 +75,8 @@ def validate_runtime(runtime: Runtime, *, frameworks: Sequence[Framework] = FRAM
     spec = runtime.spec or RuntimeSpec()
     job_set: Json = get_part(body, "spec", "template", "spec")
     policy = spec.ml_policy
+    if excess := find_excess(job_set, JOB_SET_PATH):
+        return Verdict(invalid=tuple(invalid), denied=(excess,))
     invalid += _check_injection(policy)
     invalid += find_job_set_schema_errors(job_set, JOB_SET_PATH)
     denied = [

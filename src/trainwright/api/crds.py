@@ -262,7 +262,19 @@ class _Builder:
         return self._core.job_set_spec if kind is JobSetSpec else self._core.find(_CORE_TYPES[kind])
 
 
-_KEYWORDS: Final = ("enum", "default", "minProperties")
+_KEYWORDS: Final = frozenset(
+    {
+        "enum",
+        "default",
+        "minProperties",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "maxItems",
+    }
+)
 
 
 def _build_choice(notes: Json) -> list[Json]:

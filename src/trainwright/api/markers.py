@@ -68,6 +68,14 @@ def not_empty() -> Meta:
     return Meta(extra_json_schema={"minProperties": 1})
 
 
+def bounded(**keywords: Any) -> Meta:
+    """Return the mark of a value that an API server bounds when it is written, by keywords of a CRD.
+
+    For the status: what is stored there has to stay readable, whatever its bounds were.
+    """
+    return Meta(extra_json_schema=keywords)
+
+
 def expects(words: str) -> Meta:
     """Return the mark that says, for messages, what belongs into the field."""
     return Meta(extra={EXPECTS: words})

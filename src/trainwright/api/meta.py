@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from trainwright.api.markers import LABELS, QUANTITY
+from trainwright.api.markers import LABELS, QUANTITY, bounded
 
 # A JSON object that is passed on as it is, so that fields newer than ours survive.
 Json = dict[str, Any]
@@ -78,15 +78,23 @@ class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
     finalizers: list[str] | None = None
 
 
+# As metav1.Condition has them.
+_CONDITION_TYPE = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+)
+_CONDITION_REASON = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
+
+
 class Condition(ApiStruct, frozen=True, kw_only=True):
     """One observation about an object; `status` is "True", "False" or "Unknown"."""
 
-    type: str
-    status: str
-    reason: str
-    message: str
+    type: Annotated[str, bounded(maxLength=316, pattern=_CONDITION_TYPE)]
+    status: Annotated[str, bounded(enum=["True", "False", "Unknown"])]
+    reason: Annotated[str, bounded(minLength=1, maxLength=1024, pattern=_CONDITION_REASON)]
+    message: Annotated[str, bounded(maxLength=32768)]
     last_transition_time: datetime
-    observed_generation: Int64 | None = None
+    observed_generation: Annotated[Int64, bounded(minimum=0)] | None = None
 
 
 class LabelsAndAnnotations(ApiStruct, frozen=True, kw_only=True):

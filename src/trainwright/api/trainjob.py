@@ -16,7 +16,7 @@ from trainwright.api.constants import (
     MULTIKUEUE_CONTROLLER_NAME,
     TRAIN_JOB,
 )
-from trainwright.api.markers import default, expects, list_atomic, list_map, one_of, shape
+from trainwright.api.markers import bounded, default, expects, list_atomic, list_map, one_of, shape
 from trainwright.api.meta import (
     ApiStruct,
     Condition,
@@ -209,30 +209,35 @@ class TrainJobSpec(ApiStruct, frozen=True, kw_only=True):
     ttl_seconds_after_finished: NonNegativeInt32 | None = None  # ours
 
 
+MAX_STEPS = 100  # replicated jobs of a runtime; the status has an entry for each
+
+StatusCount = Annotated[Int32, bounded(minimum=0)]
+
+
 class JobStatus(ApiStruct, frozen=True, kw_only=True):
     """How many child Jobs of one replicated job are in each state. All five counters are always written."""
 
-    name: str
-    ready: Int32
-    succeeded: Int32
-    failed: Int32
-    active: Int32
-    suspended: Int32
+    name: Annotated[str, bounded(minLength=1, maxLength=253)]
+    ready: StatusCount
+    succeeded: StatusCount
+    failed: StatusCount
+    active: StatusCount
+    suspended: StatusCount
 
 
 class Metric(ApiStruct, frozen=True, kw_only=True):
     """One metric as the training code reported it; both parts are strings of 1 to 64 characters."""
 
-    name: str
-    value: str
+    name: Annotated[str, bounded(minLength=1, maxLength=64)]
+    value: Annotated[str, bounded(minLength=1, maxLength=64)]
 
 
 class TrainerStatus(ApiStruct, frozen=True, kw_only=True):
     """What the training code last reported."""
 
-    progress_percentage: Int32 | None = None
-    estimated_remaining_seconds: Int32 | None = None
-    metrics: list[Metric] | None = None
+    progress_percentage: Annotated[Int32, bounded(minimum=0, maximum=100)] | None = None
+    estimated_remaining_seconds: StatusCount | None = None
+    metrics: Annotated[list[Metric], list_atomic(), bounded(maxItems=256)] | None = None
     last_updated_time: datetime | None = None
 
 
@@ -266,8 +271,8 @@ class TrainJobStatus(ApiStruct, frozen=True, kw_only=True):
 
     keeps_unknown: ClassVar[bool] = True
 
-    conditions: list[Condition] | None = None
-    jobs_status: list[JobStatus] | None = None
+    conditions: Annotated[list[Condition], list_map("type"), bounded(maxItems=8)] | None = None
+    jobs_status: Annotated[list[JobStatus], list_map("name"), bounded(maxItems=MAX_STEPS)] | None = None
     trainer_status: TrainerStatus | None = None
     # Ours, all optional.
     phase: str | None = None

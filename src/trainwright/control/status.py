@@ -20,7 +20,7 @@ from trainwright.api.jobset import ReplicatedJobStatus
 from trainwright.api.kueue import QUEUE_LABEL
 from trainwright.api.meta import Condition, Json, truncate_to_seconds
 from trainwright.api.runtime import Runtime
-from trainwright.api.trainjob import JobStatus, RuntimeSnapshotRef, TrainJobStatus
+from trainwright.api.trainjob import MAX_STEPS, JobStatus, RuntimeSnapshotRef, TrainJobStatus
 from trainwright.control.cause import find_cause
 from trainwright.control.ending import Ending
 from trainwright.control.lifecycle import Plan
@@ -110,7 +110,7 @@ def _count_at_end(view: View) -> Sequence[JobStatus] | None:
     counted = last.replicated_jobs_status if last else None
     if not counted:
         return view.status.jobs_status
-    return fold_slices([_copy(entry) for entry in counted], view.deleted_job_set)
+    return fold_slices([_copy(entry) for entry in counted[:MAX_STEPS]], view.deleted_job_set)
 
 
 def complete_final_status(before: TrainJobStatus, finished: Condition) -> TrainJobStatus:
@@ -170,7 +170,7 @@ def build_jobs_status(view: View, plan: Plan) -> list[JobStatus] | None:
 def _count_jobs(view: View, plan: Plan) -> list[JobStatus]:
     counted = view.job_set.status.replicated_jobs_status if view.job_set and view.job_set.status else None
     if counted:
-        entries = [_copy(entry) for entry in counted]
+        entries = [_copy(entry) for entry in counted[:MAX_STEPS]]
     else:
         entries = [
             JobStatus(
@@ -181,7 +181,7 @@ def _count_jobs(view: View, plan: Plan) -> list[JobStatus]:
                 active=0,
                 suspended=replicas if view.is_suspended else 0,
             )
-            for name, replicas in sorted(_list_replicas(view, plan).items(), reverse=True)
+            for name, replicas in sorted(_list_replicas(view, plan).items(), reverse=True)[:MAX_STEPS]
         ]
     return _hold_active(entries, _count_live_jobs(view))
 

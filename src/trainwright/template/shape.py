@@ -19,6 +19,7 @@ from trainwright.api.meta import ApiStruct, Json
 from trainwright.api.pod import ResourceRequirements
 from trainwright.api.schema import compile_shape
 from trainwright.api.shapes import Findings
+from trainwright.api.trainjob import MAX_STEPS
 from trainwright.field_errors import FieldError, Rule
 from trainwright.template.replicated_jobs import find_named, get_ancestor, get_pod_spec, list_replicated_jobs
 
@@ -34,7 +35,24 @@ def find_shape_errors(spec: Json | None, path: str = "spec.template.spec") -> li
     if not spec or not spec.get("replicatedJobs"):
         detail = "a runtime needs at least one replicated job"
         return [FieldError(path=f"{path}.replicatedJobs", rule=Rule.REQUIRED, detail=detail)]
+    if excess := find_excess(spec, path):
+        return [excess]
     return _check(JobSetSpec, spec, path) or _find_claim_errors(spec, path)
+
+
+def find_excess(spec: Json, path: str) -> FieldError | None:
+    """Return one error where there are more replicated jobs than a TrainJob's status can tell of.
+
+    Asked first: what is said about each of thousands would be read by nobody, and takes a while.
+    """
+    replicated_jobs = spec.get("replicatedJobs")
+    if not isinstance(replicated_jobs, list) or len(replicated_jobs) <= MAX_STEPS:
+        return None
+    detail = (
+        f"may have at most {MAX_STEPS} items, has {len(replicated_jobs)}: the status of a TrainJob has room "
+        "for no more; make several Jobs of one replicated job by replicas"
+    )
+    return FieldError(path=f"{path}.replicatedJobs", rule=Rule.TOO_MANY, detail=detail)
 
 
 def find_missing_containers(
