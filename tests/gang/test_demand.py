@@ -95,7 +95,11 @@ CASES: dict[str, tuple[list[Member], dict[str, str]]] = {
                 overhead={"cpu": "1"},
             )
         ],
-        {"cpu": "10", "memory": "6Gi", "nvidia.com/gpu": "2"},
+        {"cpu": "10", "memory": "2Gi", "nvidia.com/gpu": "2"},
+    ),
+    "a limit of the pod is a request where no container has one": (
+        [member(1, asking(cpu=1), resources={"limits": {"cpu": "6", "memory": "3Gi"}})],
+        {"cpu": "1", "memory": "3Gi"},
     ),
     "no containers at all": ([Member(name="node", pods=3, pod_spec={})], {}),
 }

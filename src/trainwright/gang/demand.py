@@ -50,16 +50,26 @@ def sum_pod_requests(pod_spec: Json) -> dict[str, Quantity]:
         else:
             starting = _take_larger(starting, _add(sidecars, requests))
     needed = dict(_take_larger(running, starting))
-    own = _get_requests(pod_spec)
-    needed.update({name: amount for name, amount in own.items() if name.startswith(_POD_LEVEL)})
+    needed.update(_get_own_requests(pod_spec, needed))
     return _add(needed, _parse(get_part(pod_spec, "overhead")))
 
 
-def _get_requests(part: Json) -> Amounts:
-    """Return the requests of a container, or of a pod as a whole; what only has a limit asks for that."""
+def _get_own_requests(pod_spec: Json, of_containers: Amounts) -> Amounts:
+    """Return what the pod as a whole asks for, which counts instead of the sum over its containers.
+
+    A limit of the pod is a request only of what none of its containers requests.
+    """
+    requests = _parse(get_part(pod_spec, "resources", "requests"))
+    limits = _parse(get_part(pod_spec, "resources", "limits"))
+    alone = {name: amount for name, amount in limits.items() if name not in of_containers}
+    return {name: amount for name, amount in {**alone, **requests}.items() if name.startswith(_POD_LEVEL)}
+
+
+def _get_requests(container: Json) -> Amounts:
+    """Return the requests of a container; what only has a limit asks for that."""
     return {
-        **_parse(get_part(part, "resources", "limits")),
-        **_parse(get_part(part, "resources", "requests")),
+        **_parse(get_part(container, "resources", "limits")),
+        **_parse(get_part(container, "resources", "requests")),
     }
 
 
