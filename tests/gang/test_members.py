@@ -145,3 +145,12 @@ def test_who_is_placed_together(
     assert {member.name: member.pods for member in members.later} == later
     assert members.count == sum(first.values())
     assert members.names == first.keys() | later.keys()
+
+
+@pytest.mark.parametrize(("enough", "counted_nodes"), [(None, 4), (2, 2), (4, 4), (9, 4)])
+def test_of_a_trainer_only_as_many_pods_count_as_training_may_begin_with(
+    enough: int | None, counted_nodes: int
+) -> None:
+    spec = {"replicatedJobs": [counted("node", 2, replicas=2), counted("side", 3, ancestor=None)]}
+    members = find_members(spec, "node", enough)
+    assert {member.name: member.pods for member in members.first} == {"node": counted_nodes, "side": 3}

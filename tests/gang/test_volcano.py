@@ -7,7 +7,7 @@ import pytest
 from gang.builders import build_pod_group, gang_spec, list_marks, policy, render_gang
 from template.builders import container, patch, replicated_job
 from trainwright.api.meta import Json
-from trainwright.api.runtime import RuntimeSpec
+from trainwright.api.runtime import ElasticPolicy, MLPolicy, RuntimeSpec, TorchPolicy
 from trainwright.api.trainjob import Trainer
 
 V = "scheduling.volcano.sh/v1beta1"
@@ -34,6 +34,17 @@ CASES: dict[str, tuple[RuntimeSpec, list[Json], dict[str, Json]]] = {
             policy(volcano={"networkTopology": {"mode": "soft", "highestTierAllowed": 2}}), replicated_job()
         ),
         [{**PLAIN_GANG, "networkTopology": {"mode": "soft", "highestTierAllowed": 2}}],
+        {"node": MARK},
+    ),
+    "a range of nodes: with as many as training may begin with": (
+        gang_spec(
+            VOLCANO,
+            replicated_job("node", container(resources={"limits": {"cpu": "2"}})),
+            ml_policy=MLPolicy(
+                num_nodes=4, torch=TorchPolicy(elastic=ElasticPolicy(min_nodes=1, max_nodes=4))
+            ),
+        ),
+        [{"minMember": 1, "minResources": {"cpu": "2"}}],
         {"node": MARK},
     ),
     "the trainer's priority class, wherever it stands": (

@@ -9,7 +9,8 @@ first waits for pods that are made only after it ran.
     first     members that wait for no other member: their pods are made together, and counted
     later     members that wait until others are Ready: they join a gang that is already placed
 
-Without `dependsOn` and order everything is of one phase, and every pod is counted, as by the peer.
+Without `dependsOn` and order everything is of one phase, and every pod is counted, as by the peer. Of a trainer
+that may begin with fewer nodes than it has, only so many are counted: the others are placed when there is room.
 Source: spec 02 sections 11.1 and 11.4.
 """
 
@@ -27,7 +28,7 @@ from trainwright.template.replicated_jobs import (
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A replicated job of the gang, and how many of its pods run at a time."""
+    """A replicated job of the gang, and how many of its pods are needed at a time."""
 
     name: str
     pods: int
@@ -56,10 +57,11 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
         return sum(member.pods for member in self.first)
 
 
-def find_members(spec: Json, trainer: str | None) -> Members:
+def find_members(spec: Json, trainer: str | None, enough: int | None = None) -> Members:
     """Return the gang of a JobSet spec in which all pods are counted.
 
     `trainer` is the replicated job that runs the TrainJob's command; without one, the last phase is the gang.
+    `enough` is the number of its pods with which training may begin, None for all of them.
     """
     awaited = _list_awaited(spec)
     phases: dict[str, int] = {}
@@ -72,7 +74,10 @@ def find_members(spec: Json, trainer: str | None) -> Members:
     chosen = phases[trainer] if trainer in phases else max(phases.values())
     found = {
         member.name: member
-        for member in map(_build_member, list_replicated_jobs(spec))
+        for member in (
+            _build_member(replicated_job, enough if replicated_job["name"] == trainer else None)
+            for replicated_job in list_replicated_jobs(spec)
+        )
         if phases[member.name] == chosen and member.pods
     }
     later = {name for name in found if any(other in found for other, _ in awaited[name])}
@@ -100,7 +105,7 @@ def _list_awaited(spec: Json) -> dict[str, list[tuple[str, str]]]:
     return awaited
 
 
-def _build_member(replicated_job: Json) -> Member:
+def _build_member(replicated_job: Json, enough: int | None) -> Member:
     job_spec = get_job_spec(replicated_job)
     parallelism = job_spec.get("parallelism")
     completions = job_spec.get("completions")
@@ -108,8 +113,9 @@ def _build_member(replicated_job: Json) -> Member:
     if completions is not None:
         at_a_time = min(at_a_time, completions)
     replicas = replicated_job.get("replicas")
+    pods = at_a_time * (1 if replicas is None else replicas)
     return Member(
         name=replicated_job["name"],
-        pods=at_a_time * (1 if replicas is None else replicas),
+        pods=pods if enough is None else min(pods, enough),
         pod_spec=get_pod_spec(replicated_job),
     )

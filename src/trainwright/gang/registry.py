@@ -33,15 +33,20 @@ def select_gang_schedulers(policy: PodGroupPolicy | None) -> list[GangScheduler]
 
 
 def build_membership(
-    policy: PodGroupPolicy | None, job_name: str, metadata: Json, spec: Json, trainer: str | None
+    policy: PodGroupPolicy | None,
+    job_name: str,
+    metadata: Json,
+    spec: Json,
+    trainer: str | None,
+    enough: int | None = None,
 ) -> Membership | None:
     """Return how the job's gang is told to its scheduler; None where there is no policy, or no pod.
 
     `metadata` and `spec` are those of the JobSet as it is about to be applied, with everything in it that
-    asks for resources.
+    asks for resources. `enough` is the number of the trainer's pods with which training may begin.
     """
     chosen = select_gang_schedulers(policy)
-    members = find_members(spec, trainer)
+    members = find_members(spec, trainer, enough)
     if policy is None or not chosen or not members.count:
         return None
     gang = Gang(

@@ -9,6 +9,7 @@ import msgspec
 from trainwright.api.encoding import build_json
 from trainwright.api.meta import Json
 from trainwright.api.runtime import PodGroupPolicy
+from trainwright.frameworks.torch_elastic import get_elastic_policy
 from trainwright.gang import Membership, build_membership, find_members
 from trainwright.template.layout import JobLayout
 from trainwright.template.replicated_jobs import get_part, list_replicated_jobs
@@ -27,7 +28,9 @@ def join_gang(policy: PodGroupPolicy | None, layout: JobLayout, spec: Json) -> J
     """Return what becomes of a rendered JobSet spec by the runtime's gang policy; without one, the spec."""
     metadata = build_json(layout.template.metadata) if layout.template.metadata else {}
     trainer = layout.trainer_pod_set.name if layout.trainer_pod_set else None
-    membership = build_membership(policy, layout.job_name, metadata, spec, trainer)
+    elastic = get_elastic_policy(layout)
+    enough = elastic.min_nodes if elastic else None
+    membership = build_membership(policy, layout.job_name, metadata, spec, trainer, enough)
     if membership is None:
         return JoinedGang(spec=spec)
     return JoinedGang(
