@@ -9,8 +9,9 @@ first waits for pods that are made only after it ran.
     first     members that wait for no other member: their pods are made together, and counted
     later     members that wait until others are Ready: they join a gang that is already placed
 
-Without `dependsOn` and order everything is of one phase, and every pod is counted, as by the peer. Of a trainer
-that may begin with fewer nodes than it has, only so many are counted: the others are placed when there is room.
+Without `dependsOn` and order everything is of one phase, and every pod is counted, as by the peer. Of a
+trainer that may begin with fewer nodes than it has, only so many are counted: the others are placed when
+there is room.
 Source: spec 02 sections 11.1 and 11.4.
 """
 
