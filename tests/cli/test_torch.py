@@ -48,6 +48,20 @@ def test_a_script_runs_under_torchrun_on_two_nodes_and_each_rank_has_its_log(tor
     assert spec["trainer"]["command"] == ["torchrun", "train.py"]
 
 
+def test_a_rank_that_prints_nothing_is_told_from_one_that_is_not_there(torch_program):
+    torch_program.write(
+        "speak.py", "import os\nif os.environ['RANK'] == '0':\n    print('alone', flush=True)\n"
+    )
+    torch_program.succeed("run", "speak.py", "--nproc-per-node", "2", "--nodes", "1", "--name", "alone")
+    assert torch_program.succeed("logs", "alone", "--rank", "0") == "alone\n"
+    silent = torch_program.run("logs", "alone", "--rank", "1")
+    assert (silent.returncode, silent.stdout) == (0, "")
+    assert "rank 1 of alone has printed nothing; the job is Complete" in silent.stderr
+    missing = torch_program.run("logs", "alone", "--rank", "2")
+    assert missing.returncode == 3
+    assert "alone has ranks 0, 1" in missing.stderr
+
+
 def test_a_rank_that_fails_is_named_with_its_last_words(torch_program):
     done = torch_program.run(
         "run",

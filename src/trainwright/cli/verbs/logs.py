@@ -87,16 +87,25 @@ async def _explain_silence(target: Target, job: TrainJob, request: LogRequest) -
     from trainwright.cli.job_rows import get_phase
     from trainwright.errors import NotFound
 
-    rank = request.rank
-    ranks = await target.list_ranks(job.metadata)
-    if rank is not None and ranks and rank not in ranks:
-        raise NotFound("Rank", str(rank), f"{job.metadata.name} has ranks {', '.join(map(str, ranks))}")
-    if rank is not None and not ranks and await _has_output(target, job):
-        raise NotFound("Rank", str(rank), _MIXED.format(name=job.metadata.name))
+    rank, name = request.rank, job.metadata.name
+    seen = await target.list_ranks(job.metadata)
+    ranks = sorted({*seen, *range(_count_ranks(job))})
+    if rank is not None and seen and rank not in ranks:
+        raise NotFound("Rank", str(rank), f"{name} has ranks {', '.join(map(str, ranks))}")
+    if rank is not None and not seen and await _has_output(target, job):
+        raise NotFound("Rank", str(rank), _MIXED.format(name=name))
     if request.previous:
-        say(f"no container of {job.metadata.name} was restarted in its pod")
+        say(f"no container of {name} was restarted in its pod")
+    elif rank is not None:
+        say(f"rank {rank} of {name} has printed nothing; the job is {get_phase(job)}")
     else:
-        say(f"{job.metadata.name} is {get_phase(job)} and has printed nothing")
+        say(f"{name} is {get_phase(job)} and has printed nothing")
+
+
+def _count_ranks(job: TrainJob) -> int:
+    """Return how many ranks the job itself asks for; 0 where it leaves that to its runtime."""
+    trainer = job.spec.trainer if job.spec else None
+    return (trainer.num_nodes or 0) * (trainer.num_proc_per_node or 0) if trainer else 0
 
 
 async def _has_output(target: Target, job: TrainJob) -> bool:
