@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,6 +29,7 @@ import msgspec
 from aiohttp import web
 
 from kube.control_plane import ADMIN_TOKEN, ControlPlane, find_free_ports
+from trainwright.api.constants import TRAIN_JOB
 from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.api.runtime import Runtime
@@ -37,6 +39,7 @@ from trainwright.cluster.kube.resources import RESOURCES
 from trainwright.cluster.kube.transport import AiohttpTransport
 from trainwright.cluster.observe import RUNTIME_KINDS, PortSource
 from trainwright.errors import NotFound
+from trainwright.manifests.names import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from trainwright.manifests.settings import InstallSettings
 from trainwright.manifests.webhook_configurations import build_webhook_configurations
 from trainwright.operator.certificates import Certificates, build_certificates
@@ -48,6 +51,11 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PLURALS = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+
+
+ASKED_ABOUT_JOBS = {
+    webhook.path for webhook in (*MUTATING_WEBHOOKS, *VALIDATING_WEBHOOKS) if webhook.kind == TRAIN_JOB
 }
 
 
@@ -115,14 +123,22 @@ class WebhookServer:
             path = f"{ADMISSION}/{PLURALS[configuration['kind']]}/{configuration['metadata']['name']}"
             with contextlib.suppress(urllib.error.HTTPError):
                 self.plane.call("DELETE", path)
-        self.plane.wait_for("webhooks to be forgotten", lambda: self._try_dry_run() != 403)
+        self.plane.wait_for("webhooks to be forgotten", self._is_nobody_asked)
 
     def wait_until_asked(self) -> None:
-        """Wait until the API server knows the configurations: it learns of them by a watch of its own."""
-        self.plane.wait_for("webhooks", lambda: self._try_dry_run() == 403)
+        """Wait until the API server knows both configurations: it learns of each by a watch of its own."""
+        self.plane.wait_for("webhooks", lambda: self._ask()[1] == ASKED_ABOUT_JOBS)
+
+    def _is_nobody_asked(self) -> bool:
+        return self._ask() == (HTTPStatus.CREATED, set())
+
+    def _ask(self) -> tuple[int, set[str]]:
+        """Return the answer to a TrainJob that only a webhook of ours refuses, and which paths were asked."""
+        before = len(self.heard)
+        code = self._try_dry_run()
+        return code, {path for path, _, _ in self.heard[before:]}
 
     def _try_dry_run(self) -> int:
-        """Return the answer to a TrainJob that only a webhook of ours refuses."""
         job = {
             "apiVersion": "trainer.kubeflow.org/v1alpha1",
             "kind": "TrainJob",

@@ -15,6 +15,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -210,6 +211,7 @@ class ControlPlane:
             *self.variant.apiserver_arguments,
         )
         self.wait_for("kube-apiserver", self._is_ready)
+        self._signal_clients(signal.SIGCONT)
 
     def start_scheduler(self) -> None:
         """Start the scheduler, for a cluster that has nodes."""
@@ -220,7 +222,12 @@ class ControlPlane:
         )
 
     def stop_apiserver(self) -> None:
-        """End the API server; etcd and everything stored stay."""
+        """End the API server; etcd and everything stored stay.
+
+        Controllers of others stand still until it is there again. They would fail meanwhile, each time pause
+        twice as long, and be away for up to 30 s more: no test is about that.
+        """
+        self._signal_clients(signal.SIGSTOP)
         self.stop_program("kube-apiserver")
 
     def compact(self) -> None:
@@ -392,6 +399,11 @@ class ControlPlane:
         process = self._processes.pop(program)
         process.kill()
         process.wait()
+
+    def _signal_clients(self, number: signal.Signals) -> None:
+        for program, process in self._processes.items():
+            if program not in ("etcd", "kube-apiserver"):
+                process.send_signal(number)
 
     def _end(self) -> None:
         for program in reversed(list(self._processes)):

@@ -6,6 +6,7 @@ For control planes on which tests run an operator in their own process, as the u
 from __future__ import annotations
 
 import functools
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -70,3 +71,36 @@ def wait_until_allowed(
 def _is_allowed(plane: ControlPlane | ExternalCluster, review: Json) -> bool:
     answer = plane.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
+
+
+def wait_until_rights_are_known(plane: ControlPlane) -> None:
+    """Wait until the API server acts by every role and binding that was made or deleted before.
+
+    It learns of each of the four kinds by a watch of its own, in order: once it knows one of each that is
+    made now, it knows all before them.
+    """
+    name = f"canary-{uuid.uuid4().hex[:8]}"
+    subjects = [{"apiGroup": _RBAC, "kind": "User", "name": name}]
+    made = []
+    for scope, kind, asked in (
+        ("", "ClusterRole", {"nonResourceURLs": [f"/{name}"]}),
+        ("/namespaces/default", "Role", {"apiGroups": [""], "resources": ["configmaps"]}),
+    ):
+        prefix = f"/apis/{_RBAC}/v1{scope}/{kind.lower()}"
+        role = {"metadata": {"name": name}, "rules": [{**asked, "verbs": ["get"]}]}
+        reference = {"apiGroup": _RBAC, "kind": kind, "name": name}
+        plane.call("POST", f"{prefix}s", role)
+        plane.call(
+            "POST",
+            f"{prefix}bindings",
+            {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects},
+        )
+        made += [f"{prefix}bindings/{name}", f"{prefix}s/{name}"]
+    reviews: list[Json] = [
+        {"nonResourceAttributes": {"path": f"/{name}", "verb": "get"}},
+        {"resourceAttributes": {"namespace": "default", "resource": "configmaps", "verb": "get"}},
+    ]
+    for review in reviews:
+        plane.wait_for("rights", functools.partial(_is_allowed, plane, {"spec": {"user": name, **review}}))
+    for path in made:
+        plane.call("DELETE", path)

@@ -228,16 +228,36 @@ class People:
         await eventually(is_gone)
 
     async def until_pods(self, count: int, job_set: str = "demo") -> list[Json]:
-        """Return the pods once there are so many that are not being deleted."""
+        """Return the pods once there are so many that are not being deleted.
+
+        All of them are of the JobSet and the Jobs that are there now: those that were deleted leave theirs
+        behind for a moment, which are not the ones that a test wants to play.
+        """
 
         async def are_there() -> tuple[list[Json]] | None:
             labels = {"jobset.sigs.k8s.io/jobset-name": job_set}
             pods = (await self.cluster.list("Pod", self.namespace, labels)).items
             live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-            return (live,) if len(live) == count else None
+            if len(live) != count:
+                return None
+            owners = {job["metadata"]["uid"] for job in await self._list_jobs(job_set, labels)}
+            of_these = all(_find_controller(pod) in owners for pod in live)
+            return (live,) if of_these else None
 
         (found,) = await eventually(are_there)
         return list(found)
+
+    async def _list_jobs(self, job_set: str, labels: dict[str, str]) -> list[Json]:
+        """Return the Jobs of a JobSet that is there, without those that are being deleted."""
+        present = await self.find("JobSet", job_set)
+        jobs = (await self.cluster.list("Job", self.namespace, labels)).items
+        return [
+            job
+            for job in jobs
+            if "deletionTimestamp" not in job["metadata"]
+            and present is not None
+            and _find_controller(job) == present["metadata"]["uid"]
+        ]
 
     async def set_pods(self, phase: str, count: int, *, exit_code: int = 0, message: str = "") -> None:
         """Play the kubelet: every pod is in that phase."""
@@ -265,6 +285,12 @@ class People:
         conditions = [{"type": "Ready", "status": str(is_running), "lastTransitionTime": now}]
         status = {"phase": phase, "conditions": conditions, "containerStatuses": statuses}
         await self.cluster.patch_status(self.key("Pod", pod["metadata"]["name"]), {"status": status})
+
+
+def _find_controller(obj: Json) -> str:
+    """Return the uid of the controlling owner."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
 
 
 def _give_pods_to(scheduler: str, obj: Json) -> Json:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 import pytest
@@ -13,9 +13,9 @@ from kube.control_plane import ControlPlane
 from trainwright.api.core import ConfigMap
 from trainwright.api.meta import ObjectKey
 from trainwright.cluster.kube.informer import Informer, Selection
-from trainwright.cluster.kube.requests import build_create, build_delete, build_merge_patch
+from trainwright.cluster.kube.requests import Request, build_create, build_delete, build_merge_patch
 from trainwright.cluster.kube.store import Difference
-from trainwright.cluster.kube.transport import AiohttpTransport
+from trainwright.cluster.kube.transport import AiohttpTransport, Transport
 
 DECODER = msgspec.json.Decoder(ConfigMap)
 
@@ -29,18 +29,48 @@ def build_config_map(namespace: str, name: str, **data: str) -> dict[str, object
     }
 
 
+class Gate:
+    """The network between informer and server. Shut, it lets nothing new pass; what is open stays so."""
+
+    def __init__(self, transport: AiohttpTransport) -> None:
+        self._transport = transport
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+
+    def shut(self) -> None:
+        self._is_open.clear()
+
+    def open(self) -> None:
+        self._is_open.set()
+
+    async def request(self, request: Request) -> bytes:
+        await self._is_open.wait()
+        return await self._transport.request(request)
+
+    async def stream(self, request: Request, inactivity_seconds: float) -> AsyncGenerator[bytes, None]:
+        await self._is_open.wait()
+        async with aclosing(self._transport.stream(request, inactivity_seconds)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
 class Seen:
     """Waits until a store satisfies a condition, woken by every difference."""
 
     def __init__(self, informer: Informer[ConfigMap]) -> None:
         self.informer = informer
         self.differences: list[Difference[ConfigMap]] = []
+        self.lists = 0
         self._changed = asyncio.Event()
         informer.add_handler(self._hear)
+        informer.add_list_handler(self._hear_list)
 
     def _hear(self, difference: Difference[ConfigMap]) -> None:
         self.differences.append(difference)
         self._changed.set()
+
+    def _hear_list(self) -> None:
+        self.lists += 1
 
     @property
     def names(self) -> set[str]:
@@ -54,7 +84,7 @@ class Seen:
 
 
 @asynccontextmanager
-async def informing(transport: AiohttpTransport, namespace: str) -> AsyncIterator[Seen]:
+async def informing(transport: Transport, namespace: str) -> AsyncIterator[Seen]:
     informer = Informer(
         transport,
         "ConfigMap",
@@ -96,7 +126,7 @@ async def test_a_store_follows_creation_change_and_deletion(transport, namespace
         assert [obj.metadata.name for obj in seen.informer.store.list_by("set", "a")] == ["a1"]
 
 
-async def test_a_list_in_pages_ends_in_the_same_store(transport, namespace, monkeypatch):
+async def test_a_list_in_pages_ends_in_the_same_store(transport, namespace):
     names = [f"a{number}" for number in range(7)]
     await create(transport, namespace, *names)
     informer = Informer(transport, "ConfigMap", DECODER.decode, selection=Selection(namespace=namespace))
@@ -112,19 +142,31 @@ async def test_an_object_above_a_megabyte_arrives_whole(transport, namespace):
         assert seen.informer.store.get(namespace, "big").data == {"text": text}
 
 
+async def restart_apiserver(control_plane: ControlPlane) -> None:
+    """Meanwhile the loop goes on: it has to notice which connections have ended."""
+    await asyncio.to_thread(control_plane.stop_apiserver)
+    await asyncio.to_thread(control_plane.start_apiserver)
+
+
 async def test_objects_deleted_while_disconnected_are_told_as_deleted(
     control_plane: ControlPlane, transport, namespace
 ):
-    """1. The store knows a and b. 2. The API server goes away. 3. It comes back, b is deleted before the
-    informer is back, and etcd forgets its history. 4. The version expired: a new list lacks b."""
+    """1. The store knows a and b; something is written elsewhere, which it does not see. 2. The API server
+    goes away. 3. It comes back, b is deleted before the informer is back, and etcd forgets its history.
+    4. The version expired: a new list lacks b."""
     await create(transport, namespace, "a", "b")
-    async with informing(transport, namespace) as seen:
-        control_plane.stop_apiserver()
-        control_plane.start_apiserver()
+    gate = Gate(transport)
+    async with informing(gate, namespace) as seen:
+        gate.shut()
+        await create(transport, "default", namespace)
+        await delete(transport, "default", namespace)
+        await restart_apiserver(control_plane)
         await delete(transport, namespace, "b")
         control_plane.compact()
         await create(transport, namespace, "c")
+        gate.open()
         await seen.until(lambda: seen.names == {"a", "c"}, seconds=60)
+        assert seen.lists == 2
         gone = [d for d in seen.differences if d.new is None]
         assert [difference.key for difference in gone] == [(namespace, "b")]
 
@@ -135,7 +177,6 @@ async def test_a_store_is_current_after_the_api_server_restarted(
 ):
     await create(transport, namespace, "a")
     async with informing(transport, namespace) as seen:
-        control_plane.stop_apiserver()
-        control_plane.start_apiserver()
+        await restart_apiserver(control_plane)
         await create(transport, namespace, "b")
         await seen.until(lambda: seen.names == {"a", "b"}, seconds=60)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from kube.control_plane import ControlPlane
+from kube.installing import wait_until_rights_are_known
 from trainwright.api.meta import Json
 
 pytest.importorskip("cryptography", reason="NOT TESTED: needs the extra `operator` (cryptography)")
@@ -162,6 +163,7 @@ def plane(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterat
         place = obj["metadata"].get("namespace", "")
         reply = send(control_plane, "POST", build_url(obj, place), obj)
         assert reply.code == 201, reply.message
+    wait_until_rights_are_known(control_plane)
     yield control_plane
     for obj in objects:
         place = obj["metadata"].get("namespace", "")

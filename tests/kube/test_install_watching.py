@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kube.control_plane import ControlPlane, find_free_ports
+from kube.installing import wait_until_rights_are_known
 from kube.operating import SILENT, People, eventually, operating, runtime, train_job
 from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.meta import Json, ObjectKey
@@ -50,6 +51,7 @@ def connection(
     secret = {**build_object("v1", "Secret", CERTIFICATE_SECRET, settings.namespace), "type": "Opaque"}
     objects = [*build_operator_access(settings), secret]
     with installed(control_plane, objects):
+        wait_until_rights_are_known(control_plane)
         kubeconfig = control_plane.account_kubeconfig(settings.namespace, OPERATOR)
         found = load_connection({"KUBECONFIG": str(kubeconfig)}, tmp_path)
         yield msgspec.structs.replace(found, namespace=settings.namespace)

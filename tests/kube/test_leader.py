@@ -6,23 +6,26 @@ import asyncio
 import json
 
 import pytest
+from structlog.testing import capture_logs
 
 from trainwright.api.meta import ObjectKey
 from trainwright.cluster.kube.leader import LeaderElection, LeaseLost, LeaseSettings
 from trainwright.cluster.kube.requests import build_get, build_merge_patch
+
+LEASE_SECONDS = 60.0
 
 
 def candidate(transport, namespace, identity, **timing):
     settings = LeaseSettings(
         name="leader",
         namespace=namespace,
-        **{"duration_seconds": 15.0, "renew_deadline_seconds": 10.0, "retry_seconds": 0.1, **timing},
+        **{"duration_seconds": LEASE_SECONDS, "renew_deadline_seconds": 30.0, "retry_seconds": 0.1, **timing},
     )
     return LeaderElection(transport, settings, identity)
 
 
 async def test_of_two_candidates_one_leads_and_the_other_follows_at_once_when_it_stops(transport, namespace):
-    """1. a leads. 2. b waits, though it asks all the time. 3. a stops and releases its lease of 15 s. 4. b
+    """1. a leads. 2. b waits, though it asks all the time. 3. a stops and releases its lease of 60 s. 4. b
     leads long before those are over."""
     events: list[str] = []
     stop_a, b_leads, a_leads = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -37,13 +40,17 @@ async def test_of_two_candidates_one_leads_and_the_other_follows_at_once_when_it
         events.append("b leads")
         b_leads.set()
 
-    async with asyncio.TaskGroup() as group, asyncio.timeout(10):
-        group.create_task(candidate(transport, namespace, "a").lead(work_a))
-        await a_leads.wait()
-        group.create_task(candidate(transport, namespace, "b").lead(work_b))
-        assert not b_leads.is_set()
-        stop_a.set()
-        await b_leads.wait()
+    with capture_logs() as logs:
+        # Less than the lease lasts: nothing but its release lets b lead in time.
+        async with asyncio.TaskGroup() as group, asyncio.timeout(LEASE_SECONDS):
+            group.create_task(candidate(transport, namespace, "a").lead(work_a))
+            await a_leads.wait()
+            group.create_task(candidate(transport, namespace, "b").lead(work_b))
+            while not any(line["event"] == "waiting for the lease" for line in logs):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert not b_leads.is_set()
+            stop_a.set()
+            await b_leads.wait()
     assert events == ["a leads", "a stops", "b leads"]
 
 
@@ -58,7 +65,7 @@ async def test_a_leader_whose_lease_was_taken_stops_acting(transport, namespace)
         finally:
             cancelled.set()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LEASE_SECONDS):
         task = asyncio.create_task(candidate(transport, namespace, "a").lead(work))
         await leads.wait()
         key = ObjectKey("Lease", namespace, "leader")
@@ -78,7 +85,7 @@ async def test_a_lease_that_nobody_renews_is_taken_over_after_its_duration(trans
     async def work() -> None:
         return
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LEASE_SECONDS):
         dead = asyncio.create_task(
             candidate(transport, namespace, "dead", duration_seconds=1.0, retry_seconds=60.0).lead(hold)
         )
@@ -99,8 +106,8 @@ async def test_a_lease_whose_last_renewal_was_not_heard_of_is_given_back_all_the
         leads.set()
         await stop.wait()
 
-    async with asyncio.timeout(10):
-        task = asyncio.create_task(candidate(transport, namespace, "a", retry_seconds=5.0).lead(work))
+    async with asyncio.timeout(LEASE_SECONDS):
+        task = asyncio.create_task(candidate(transport, namespace, "a", retry_seconds=50.0).lead(work))
         await leads.wait()
         renewed = {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}
         await transport.request(build_merge_patch(key, renewed))

@@ -64,9 +64,11 @@ async def test_a_finished_job_is_deleted_after_its_time_and_not_before(
     async with operating(operator_connection, people.namespace, clock=off_by(hours)):
         await people.create(train_job("short", ttlSecondsAfterFinished=1))
         await people.create(train_job("long", ttlSecondsAfterFinished=3600))
-        for name in ("long", "short"):
-            for pod in await people.until_pods(1, name):
-                await people.set_pod(pod, "Succeeded")
+        for pod in await people.until_pods(1, "long"):
+            await people.set_pod(pod, "Succeeded")
+        await people.until_phase("Complete", "long")
+        for pod in await people.until_pods(1, "short"):
+            await people.set_pod(pod, "Succeeded")
         await people.until_gone("TrainJob", "short")
         assert (await people.status("long"))["phase"] == "Complete"
 

@@ -55,7 +55,7 @@ async def test_what_happens_to_the_children_of_a_finished_job_changes_nothing(
     writes = len(operator.transport.writes)
     await people.delete("JobSet")
     await people.edit({"metadata": {"labels": {"a": "b"}}})
-    await people.until_gone("Pod", "demo")
+    await people.until_pods(0)
     # Another job goes through the same queue afterwards: the finished one has had its turn by then.
     await people.create(train_job("later"))
     await people.until_phase("Created", "later")

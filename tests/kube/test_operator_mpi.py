@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from kube.operating import Crash, People, Running, condition, operating, train_job
+from kube.operating import PATIENCE_SECONDS, Crash, People, Running, condition, operating, train_job
 from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json
 from trainwright.api.runtime import TrainingRuntime
@@ -111,7 +111,8 @@ async def test_an_operator_that_dies_after_making_keys_is_followed_by_one_that_u
     await people.create(mpi_job(2))
     try:
         async with operating(operator_connection, people.namespace, dies_before=written) as dying:
-            await asyncio.wait([dying.task], timeout=10)
+            await asyncio.wait([dying.task], timeout=PATIENCE_SECONDS)
+            assert dying.task.done()
     except* Crash:
         pass
     secret = await people.until_found("Secret", SECRET)

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kube.control_plane import ControlPlane
+from kube.installing import wait_until_rights_are_known
 from kube.operating import SILENT, People, condition, operating, runtime, train_job
 from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.meta import Json, ObjectKey
@@ -32,6 +33,7 @@ def role_connection(control_plane: ControlPlane, crds: None, namespace: str, tmp
     }
     control_plane.call("POST", f"{RBAC}/namespaces/{namespace}/roles", role)
     control_plane.call("POST", f"{RBAC}/namespaces/{namespace}/rolebindings", binding)
+    wait_until_rights_are_known(control_plane)
     kubeconfig = control_plane.kubeconfig("operator-of-one-namespace")
     return load_connection({"KUBECONFIG": str(kubeconfig)}, tmp_path)
 
@@ -52,6 +54,7 @@ def readable_cluster_runtimes(control_plane: ControlPlane, role_connection: Conn
     }
     control_plane.call("POST", f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
     control_plane.call("POST", f"{RBAC}/clusterrolebindings", binding)
+    wait_until_rights_are_known(control_plane)
     yield
     control_plane.call("DELETE", f"{RBAC}/clusterrolebindings/{name}")
     control_plane.call("DELETE", f"{RBAC}/clusterroles/{name}")

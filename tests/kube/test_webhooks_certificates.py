@@ -18,10 +18,13 @@ import pytest
 from aiohttp import web
 
 from kube.control_plane import ControlPlane, find_free_ports
+from kube.installing import wait_until_rights_are_known
+from kube.operating import eventually
 from reviews import build_job, build_runtime
 from trainwright.api.meta import Json
 from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.kube.config import load_connection
+from trainwright.cluster.kube.errors import ServerTroubleError
 from trainwright.cluster.kube.transport import AiohttpTransport
 
 pytest.importorskip("cryptography", reason="NOT TESTED: needs the extra `operator` (cryptography)")
@@ -123,6 +126,7 @@ async def world(
     objects = [_bind_to_user(obj) for obj in build_operator_access(InstallSettings(namespace=namespace))]
     for obj in objects:
         assert send(control_plane, "POST", build_url(obj, namespace), obj).code == 201
+    wait_until_rights_are_known(control_plane)
     secret = {"metadata": {"name": CERTIFICATE_SECRET}, "type": "Opaque"}
     control_plane.call("POST", f"/api/v1/namespaces/{namespace}/secrets", secret)
     connection = load_connection({"KUBECONFIG": str(control_plane.kubeconfig(USER))}, tmp_path)
@@ -225,7 +229,8 @@ async def test_a_certificate_near_its_end_is_renewed_while_it_serves(world: Worl
         first = replica.slot.certificate
         async with AiohttpTransport(admin) as transport:
             cluster = KubeCluster(transport, "people")
-            await _create(cluster, world.namespace, build_runtime())
+            # The API server learns of the CA by a watch of its own, a moment after it was written down.
+            await eventually(lambda: _is_created(cluster, world.namespace, build_runtime()))
             for i in range(10):
                 await _create(cluster, world.namespace, build_job(f"before-{i}"))
             replica.now = datetime.now(UTC)
@@ -241,6 +246,14 @@ async def test_a_certificate_near_its_end_is_renewed_while_it_serves(world: Worl
     assert stored is not None
     assert replica.slot.certificate == stored.serving
     assert find_fault(stored, world.settings.hosts, datetime.now(UTC)) is None
+
+
+async def _is_created(cluster: KubeCluster, namespace: str, obj: Json) -> bool:
+    try:
+        await _create(cluster, namespace, obj)
+    except ServerTroubleError:  # "failed calling webhook": its certificate is not trusted
+        return False
+    return True
 
 
 async def _create(cluster: KubeCluster, namespace: str, obj: Json) -> None:

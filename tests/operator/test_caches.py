@@ -43,7 +43,7 @@ async def caching(
     caches.add_wake(woken)
     task = asyncio.create_task(caches.run())
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await caches.wait_until_synced()
         await woken.take()
         yield caches, woken

@@ -39,7 +39,7 @@ class Parts:
 async def measuring(server: ScriptedServer) -> AsyncIterator[Parts]:
     parts = Parts(server)
     task = asyncio.create_task(parts.caches.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await parts.caches.wait_until_synced()
     try:
         yield parts

@@ -73,7 +73,7 @@ async def caching(server: Server) -> AsyncIterator[tuple[Caches, list[str]]]:
 
     task = asyncio.create_task(caches.run())
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS - 1):  # nobody is waited for in vain
             await caches.wait_until_synced()
         await settle()
         caches.add_wake(wake)

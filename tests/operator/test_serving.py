@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("cryptography", reason="NOT TESTED: needs the extra `operator` (cryptography)")
 
+from trainwright.cluster.kube.sockets import OneSidedClose
 from trainwright.operator.certificates import build_certificates
 from trainwright.operator.serving import CertificateSlot, bound_tls_buffers
 
@@ -28,8 +29,11 @@ async def test_an_open_connection_keeps_less_than_100_kib(monkeypatch: pytest.Mo
     slot = CertificateSlot()
     slot.swap(made.serving)
     trusting = ssl.create_default_context(cadata=made.ca_bundle.decode())
+    trusting.sslobject_class = OneSidedClose
+    served: list[asyncio.StreamWriter] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(writer)
         writer.write(await reader.readexactly(100_000))
         await writer.drain()
 
@@ -41,16 +45,20 @@ async def test_an_open_connection_keeps_less_than_100_kib(monkeypatch: pytest.Mo
         assert await reader.readexactly(100_000) == b"x" * 100_000
         return writer
 
+    async def end(writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        await writer.wait_closed()
+
     async with await asyncio.start_server(echo, "127.0.0.1", 0, ssl=slot.context) as server:
         port = server.sockets[0].getsockname()[1]
-        (await exchange(port)).close()  # what is made once is not counted
+        await end(await exchange(port))  # what is made once is not counted
         gc.collect()
         tracemalloc.start()
         writers = [await exchange(port) for _ in range(CONNECTIONS)]
         gc.collect()
         kept, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        for writer in writers:
-            writer.close()
+        for writer in (*writers, *served):
+            await end(writer)
     # Both ends of a connection are here.
     assert kept / (2 * CONNECTIONS) < 100 * 1024

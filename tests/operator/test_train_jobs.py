@@ -40,7 +40,7 @@ class Parts:
 async def controlling(server: ScriptedServer) -> AsyncIterator[Parts]:
     parts, stopping = Parts(server), asyncio.Event()
     watching = asyncio.create_task(parts.caches.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await parts.caches.wait_until_synced()
     working = asyncio.create_task(parts.controller.run(stopping))
     await settle()
