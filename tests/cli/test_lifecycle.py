@@ -1,9 +1,8 @@
 """A job that is paused, resized, resumed, stopped and deleted, from outside; and jobs that were lost."""
 
 import concurrent.futures
+import contextlib
 import json
-import os
-import signal
 import textwrap
 import time
 from pathlib import Path
@@ -13,12 +12,12 @@ import pytest
 
 from cli.program import Program
 
-SLEEPS = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(120)\n"
+SLEEPS = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(600)\n"
 
 
 @pytest.fixture
 def sleeper(program):
-    """A job that would run for two minutes; nothing of it is left after the test."""
+    """A job that would run for ten minutes; nothing of it is left after the test."""
     program.write("train.py", SLEEPS)
     program.succeed("run", "--detach", "--name", "sleeper", "--runtime", "plain", "--nodes", "2", "train.py")
     assert program.run("wait", "sleeper", "--for", "running", "--timeout", "60").returncode == 0
@@ -45,6 +44,17 @@ def list_processes(program: Program) -> list[psutil.Process]:
 def read_supervisor_pid(program: Program) -> int:
     (file,) = program.state.glob("jobs/*/supervisor.json")
     return json.loads(file.read_text())["process"]["pid"]
+
+
+def kill_supervisor(program: Program) -> None:
+    """Kill it, and wait until it is gone: until then it holds the lock of its job, and is not lost."""
+    process = psutil.Process(read_supervisor_pid(program))
+    process.kill()
+    deadline = time.monotonic() + 60
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while process.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def test_a_job_is_paused_resized_and_resumed(sleeper):
@@ -92,7 +102,7 @@ def test_one_wrong_name_deletes_nothing(sleeper):
 
 
 def test_a_job_whose_supervisor_was_killed_is_reported_as_lost_and_its_processes_are_gone(sleeper):
-    os.kill(read_supervisor_pid(sleeper), signal.SIGKILL)
+    kill_supervisor(sleeper)
     assert "Failed" in sleeper.succeed("list")
     assert list_processes(sleeper) == []
     assert "SupervisorLost" in sleeper.succeed("explain", "sleeper")
@@ -101,7 +111,7 @@ def test_a_job_whose_supervisor_was_killed_is_reported_as_lost_and_its_processes
 
 def test_a_command_that_waits_sees_that_the_supervisor_was_killed(sleeper):
     process = sleeper.start("wait", "sleeper", "--for", "complete")
-    os.kill(read_supervisor_pid(sleeper), signal.SIGKILL)
+    kill_supervisor(sleeper)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "SupervisorLost" in stderr

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-import textwrap
+import time
 
 import pexpect
+import psutil
 import pytest
 
 from cli.program import Program
 
+# Goes on when whoever looks at it has seen enough, and ends when what it reported has arrived.
 REPORTS = """\
 import time
-from trainwright.progress import report
+from pathlib import Path
+from trainwright.progress import flush, report
 for epoch in range(1, 5):
     print("epoch", epoch, "\\x1b[32mgreen\\x1b[0m", flush=True)
     report(step=epoch, total=4, metrics={"epoch": epoch, "loss": 1 / epoch})
-    time.sleep(1.2)
+    while not Path(f"seen-{epoch}").exists():
+        time.sleep(0.02)
+flush(60)
 """
 DEAF = """\
 import signal, time
@@ -46,6 +51,12 @@ def spawn(program: Program, *words: str, **environment: str) -> pexpect.spawn:
     )
 
 
+def let_go_on(program: Program, *epochs: int) -> None:
+    """Let the script of REPORTS begin the epoch after each of these."""
+    for epoch in epochs:
+        program.write(f"seen-{epoch}", "")
+
+
 def finish(child: pexpect.spawn) -> tuple[int, str]:
     """Wait for the end; return the exit code and what has been shown since the last match."""
     child.expect(pexpect.EOF)
@@ -59,9 +70,11 @@ def test_a_terminal_shows_a_bar_with_percent_time_left_and_metrics(program):
     child = spawn(program, "run", "train.py", "--runtime", "plain", "--name", "digits")
     child.expect(r"\[node-0-0\] epoch 1 \x1b\[32mgreen\x1b\[0m")
     child.expect("digits Running")
+    let_go_on(program, 1)
     child.expect(r"━.*50%")
     child.expect(r"left")
     child.expect(r"loss=0\.")
+    let_go_on(program, 2, 3, 4)
     code, shown = finish(child)
     assert code == 0
     assert re.search(r"digits: Complete after \d+s; step=4 epoch=4 loss=0.25\s*$", _ESCAPES.sub("", shown))
@@ -93,6 +106,7 @@ def test_output_into_a_file_has_no_bar_and_no_colour_while_the_terminal_has_the_
         timeout=60,
     )
     child.expect("digits Running")
+    let_go_on(program, 1, 2, 3, 4)
     code, shown = finish(child)
     assert code == 0
     assert "[node-0-0]" not in shown
@@ -127,6 +141,15 @@ def test_a_second_ctrl_c_kills_a_job_that_does_not_listen(program):
     assert json.loads(program.succeed("get", "deaf", "-o", "json"))["status"]["phase"] == "Failed"
 
 
+def wait_until_at_work(program: Program, pid: int) -> None:
+    """Wait until a command that prints nothing has opened the store: it waits for its job, or soon will."""
+    process, store = psutil.Process(pid), str(program.state / "store.db")
+    deadline = time.monotonic() + 60
+    while store not in {file.path for file in process.open_files()}:
+        assert time.monotonic() < deadline, process.status()
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("words", [["logs", "mine", "--follow"], ["wait", "mine", "--for", "complete"]])
 def test_ctrl_c_ends_a_command_that_watches_and_leaves_the_job_alone(program, words):
     program.write("train.py", LISTENS)
@@ -136,7 +159,7 @@ def test_ctrl_c_ends_a_command_that_watches_and_leaves_the_job_alone(program, wo
     if words[0] == "logs":
         child.expect("ready")
     else:
-        child.expect(pexpect.TIMEOUT, timeout=1)
+        wait_until_at_work(program, child.pid)
     child.sendintr()
     code, shown = finish(child)
     assert code == 130
@@ -146,7 +169,9 @@ def test_ctrl_c_ends_a_command_that_watches_and_leaves_the_job_alone(program, wo
 
 
 def test_metrics_are_shown_as_a_course_and_drawn_into_a_picture(program):
-    program.write("train.py", textwrap.dedent(REPORTS).replace("1.2", "0.6"))
+    # Each of the four has arrived before the next one is reported.
+    program.write("train.py", REPORTS.replace("    while not", "    flush(60)\n    while not"))
+    let_go_on(program, 1, 2, 3, 4)
     assert program.run("run", "train.py", "--runtime", "plain", "--name", "digits").returncode == 0
     card = program.succeed("get", "digits")
     assert re.search(r"^State:\s+Complete$", card, re.MULTILINE)

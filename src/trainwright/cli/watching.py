@@ -9,6 +9,7 @@ from trainwright.api.constants import TRAIN_JOB
 from trainwright.api.encoding import parse_object
 from trainwright.api.meta import ObjectKey
 from trainwright.api.trainjob import TrainJob
+from trainwright.cli.job_rows import is_finished
 from trainwright.cli.targets import Target
 from trainwright.cluster.port import Change, ChangeType, Expired
 from trainwright.errors import NotFound
@@ -19,6 +20,8 @@ _SETTLE_SECONDS = 1.0
 async def watch_train_job(target: Target, key: ObjectKey) -> AsyncGenerator[TrainJob | None, None]:
     """Yield the job as it is and again after each change; None, as the last item, once it is deleted.
 
+    One that ended and was deleted between two looks, as with a time to live of no seconds, is yielded as it
+    was in the end before the None.
     A job of the same name that is made later is another job: it is not followed. While nothing changes the
     target is asked to settle, so that a job whose supervisor died is not waited for.
     """
@@ -40,10 +43,14 @@ async def watch_train_job(target: Target, key: ObjectKey) -> AsyncGenerator[Trai
             async for change in _watch_and_settle(target, key.namespace, version):
                 if change.object["metadata"]["name"] != key.name:
                     continue
-                if change.type is ChangeType.DELETED or change.object["metadata"].get("uid") != uid:
-                    yield None
-                    return
-                yield parse_object(change.object, TrainJob)
+                is_same = change.object["metadata"].get("uid") == uid
+                if is_same and change.type is not ChangeType.DELETED:
+                    yield parse_object(change.object, TrainJob)
+                    continue
+                if is_same and is_finished(last := parse_object(change.object, TrainJob)):
+                    yield last
+                yield None
+                return
         except Expired:
             continue  # so much happened elsewhere that the history is gone: start from what is
 

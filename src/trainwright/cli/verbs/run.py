@@ -10,6 +10,7 @@ from typer.core import TyperCommand
 from trainwright.cli.options import Context, Kubeconfig, Namespace, On, Output, OutputFormat, RuntimeName
 
 if TYPE_CHECKING:
+    from trainwright.api.meta import Json
     from trainwright.api.runtime import Runtime
     from trainwright.api.trainjob import TrainJob
     from trainwright.cli.build_train_job import Asked, Entry
@@ -208,7 +209,6 @@ async def _start_and_follow(target: Target, asked: Asked, output: OutputFormat) 
     from datetime import UTC, datetime
 
     from trainwright.cli.console import say
-    from trainwright.cli.finding import get_train_job_json
     from trainwright.cli.following import Follower, catch_signals
     from trainwright.cli.job_rows import get_phase
     from trainwright.cli.progress_display import build_display
@@ -223,8 +223,7 @@ async def _start_and_follow(target: Target, asked: Asked, output: OutputFormat) 
             follower = Follower(target, train_job, display, signals)
             ended = await follower.follow()
     if wants_object:
-        meta = train_job.metadata
-        print_object(await get_train_job_json(target.cluster, meta.namespace or "", meta.name), output)
+        print_object(await _read_ended(target, ended), output)
     say(format_end(ended, datetime.now(UTC)))
     if follower.signal_received is not None:
         raise typer.Exit(128 + follower.signal_received)
@@ -233,6 +232,18 @@ async def _start_and_follow(target: Target, asked: Asked, output: OutputFormat) 
         raise UserError(f"{name} was suspended; `trainwright resume {name}` lets it go on")
     if get_phase(ended) == "Failed":
         raise JobFailed(format_failure(ended))
+
+
+async def _read_ended(target: Target, ended: TrainJob) -> Json:
+    """Return the job as it is stored, or as it was in the end where it was deleted at once."""
+    from trainwright.api.encoding import build_object
+    from trainwright.cli.stopping import build_key
+    from trainwright.errors import NotFound
+
+    try:
+        return await target.cluster.get(build_key(ended))
+    except NotFound:
+        return build_object(ended)
 
 
 async def _start(target: Target, asked: Asked) -> TrainJob:
