@@ -14,6 +14,8 @@ from trainwright.runner.executor import PodContext, PodRun
 from trainwright.runner.executors.process import ProcessExecutor
 
 PATIENCE_SECONDS = 60.0
+# Of those that import a framework in several processes; pytest's own limit for such a test is 300 s.
+TRAINING_SECONDS = 240.0
 
 
 def shell(script: str, **fields: Any) -> dict[str, Any]:
@@ -56,9 +58,11 @@ def context(folder: Path, **fields: Any) -> PodContext:
     return PodContext(**{**defaults, **fields})
 
 
-async def until(run: PodRun, holds: Callable[[PodStatus], bool]) -> PodStatus:
+async def until(
+    run: PodRun, holds: Callable[[PodStatus], bool], seconds: float = PATIENCE_SECONDS
+) -> PodStatus:
     """Wait until the status is so, for a bounded time."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(seconds):
         status = await run.changed()
         while not holds(status):
             if status.phase in ("Succeeded", "Failed"):
@@ -67,9 +71,9 @@ async def until(run: PodRun, holds: Callable[[PodStatus], bool]) -> PodStatus:
     return status
 
 
-async def end(run: PodRun) -> PodStatus:
+async def end(run: PodRun, seconds: float = PATIENCE_SECONDS) -> PodStatus:
     """Wait for the end."""
-    return await until(run, lambda status: status.phase in ("Succeeded", "Failed"))
+    return await until(run, lambda status: status.phase in ("Succeeded", "Failed"), seconds)
 
 
 async def complete(executor: ProcessExecutor, body: dict[str, Any], surroundings: PodContext) -> PodStatus:
@@ -93,9 +97,9 @@ def read_text(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-async def until_true(holds: Callable[[], bool]) -> None:
+async def until_true(holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for something that only looking again shows, for a bounded time."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 (other processes set no events of ours)
             await asyncio.sleep(0.005)
 

@@ -161,7 +161,7 @@ async def test_orphans_are_reaped_while_the_pod_runs(settings, tmp_path):
 
 
 SUPERVISOR = """
-import asyncio, sys, json
+import asyncio, sys, json, signal
 from pathlib import Path
 from runner.executors.pods import pod, context
 from trainwright.runner.executors.process import ProcessExecutor
@@ -172,6 +172,7 @@ async def main():
     print("started", flush=True)
     await asyncio.sleep(1000)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what it starts with `&`
 asyncio.run(main())
 """
 

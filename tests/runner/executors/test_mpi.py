@@ -9,21 +9,15 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from runner.executors.pods import (
-    context,
-    end,
-    pod,
-    read_log,
-    until,
-    until_true,
-)
+from runner.executors import pods
+from runner.executors.pods import TRAINING_SECONDS, context, pod, read_log, until
 from runner.mpi_jobs import (
     ALLREDUCE,
     IMPLEMENTATIONS,
@@ -111,6 +105,16 @@ async def mpi_job(
     finally:
         await asyncio.gather(*(node.stop(5.0) for node in job.nodes))
     assert list_processes_of(root) == []
+
+
+async def end(run: PodRun) -> PodStatus:
+    """Wait until mpirun, and what it started, has ended."""
+    return await pods.end(run, TRAINING_SECONDS)
+
+
+async def until_true(holds: Callable[[], bool]) -> None:
+    """Wait for what ranks do."""
+    await pods.until_true(holds, TRAINING_SECONDS)
 
 
 def is_ready(status: PodStatus) -> bool:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner.executors.pods import context, end, list_processes, pod, read_log
+from runner.executors.pods import TRAINING_SECONDS, context, end, list_processes, pod, read_log
 from trainwright.runner.executors.process import ProcessExecutor
 from trainwright.runner.executors.trial import try_namespaces
 from trainwright.runner.pods.logs import list_ranks, read_logs
+from trainwright.runner.pods.ports import reserve_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 # Arguments of the script -> the pod that fails.
 FAILING = {("fail",): 1, ("raise",): 0}
 SCRIPT = """
-import os, sys, torch, torch.distributed as dist
+import os, pathlib, sys, time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 total = torch.full((100_000,), float(rank + 1))
@@ -29,6 +29,13 @@ print(f"rank {rank} of {dist.get_world_size()} sum {total[0].item()} {total[-1].
 print("x" * 100, end="")
 print("y" * 100)
 dist.barrier()
+# Whoever leaves closes its connections, and who is still at the barrier fails, too: nobody leaves before all
+# have passed it.
+reached = pathlib.Path(__file__).parent / "reached"
+reached.mkdir(exist_ok=True)
+(reached / str(rank)).touch()
+while len(list(reached.iterdir())) < dist.get_world_size():
+    time.sleep(0.01)
 if sys.argv[1:] == ["fail"] and rank == 3:
     sys.stdout.flush()
     os._exit(17)  # at once: gloo's threads, as the interpreter ends, may abort it before its code is told
@@ -49,9 +56,11 @@ async def executor(request):
 
 
 @pytest.fixture
-def free_port():
-    with socket.create_server(("", 0)) as server:
-        return server.getsockname()[1]
+def free_port(tmp_path):
+    """A port as jobs get it: none that the system gives away for outgoing connections meanwhile."""
+    reservation = reserve_port(tmp_path / "state")
+    yield reservation.port
+    reservation.release()
 
 
 def torchrun_pod(rank: int, script: Path, training_environment: Path, *arguments: str) -> dict[str, Any]:
@@ -88,9 +97,9 @@ async def train(executor, tmp_path: Path, training_environment: Path, port: int,
         folder = tmp_path / "pods" / body["metadata"]["name"]
         runs.append(await executor.start(body, context(folder, environment=environment, ports={29500: port})))
     if arguments:
-        await end(runs[FAILING[arguments]])
+        await end(runs[FAILING[arguments]], TRAINING_SECONDS)
         await runs[1 - FAILING[arguments]].stop(0)
-    statuses = await asyncio.gather(*map(end, runs))
+    statuses = await asyncio.gather(*(end(run, TRAINING_SECONDS) for run in runs))
     assert list_processes(str(script)) == []
     return statuses
 
