@@ -336,3 +336,16 @@ def test_fields_of_pods_that_kubernetes_has_are_not_taken_for_misspelt_ones() ->
     compile_shape(PodSpec, is_open=True).check(pod, None, findings)
 
     assert (findings.errors, findings.warnings) == ([], [])
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
+def test_what_was_meant_is_looked_for_a_hundred_times_only(is_open: bool) -> None:
+    """Each look takes a millisecond, and an object has room for 100,000 fields that nobody knows."""
+    findings = Findings()
+    body = {f"container{letter}{i:03}": 1 for i in range(150) for letter in "xs"}
+    compile_shape(PodSpec if is_open else Inner, is_open=is_open).check(body, None, findings)
+    unknown = [entry for entry in findings.errors + findings.warnings if entry.rule is Rule.UNKNOWN]
+    if is_open:  # nothing to say about a field that looks like no other
+        assert 0 < len(unknown) <= 100
+    else:
+        assert [entry.detail == "unknown field" for entry in unknown] == [False] * 100 + [True] * 200

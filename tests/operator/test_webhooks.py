@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import ssl
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -22,16 +23,19 @@ from reviews import build_job, build_patch, build_runtime, encode_review, read_p
 from trainwright.api.encoding import parse_object
 from trainwright.api.jobset import JobSet, JobSetStatus, ReplicatedJobStatus
 from trainwright.api.meta import Json, ObjectKey, ObjectMeta
-from trainwright.api.runtime import Runtime, TrainingRuntime
+from trainwright.api.runtime import MLPolicy, Runtime, TrainingRuntime
 from trainwright.api.trainjob import TrainJob
 from trainwright.cluster.kube.sockets import OneSidedClose
 from trainwright.control.snapshot import build_snapshot, hash_runtime
 from trainwright.errors import TargetUnreachable
+from trainwright.field_errors import FieldError
+from trainwright.frameworks.plain import Plain
 from trainwright.manifests.names import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from trainwright.operator.certificates import Certificates, build_certificates
 from trainwright.operator.configuration import TlsSettings
 from trainwright.operator.serving import CertificateSlot, read_tls_settings
-from trainwright.operator.webhooks import MAX_REVIEW_BYTES, Webhooks
+from trainwright.operator.webhooks import LARGE_REVIEW_BYTES, MAX_REVIEW_BYTES, Webhooks
+from trainwright.template.layout import JobLayout
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DEFAULTER = MUTATING_WEBHOOKS[0].path
@@ -215,6 +219,42 @@ async def test_a_cluster_that_is_slow_is_not_waited_for(world: World, certificat
 
     assert response["status"]["code"] == 503
     assert "(no answer in 0.05 s); try again" in response["status"]["message"]
+
+
+class Slow(Plain):
+    """Has not made up its mind about a job until another is answered."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        self.asked, self.goes_on = threading.Event(), threading.Event()
+
+    def is_active(self, policy: MLPolicy | None) -> bool:
+        return True
+
+    def validate(self, layout: JobLayout) -> list[FieldError]:
+        if layout.trainer.args:
+            self.asked.set()
+            assert self.goes_on.wait(20)
+        return []
+
+
+async def test_a_large_object_holds_up_nobody(world: World, certificates: Certificates) -> None:
+    """1. A large job is being looked at. 2. A small one is answered. 3. So is the large one."""
+    slow, slot = Slow(), CertificateSlot()
+    slot.swap(certificates.serving)
+    webhooks = Webhooks(world, world.read_runtime, lambda: NOW, frameworks=(slow,))
+    large = build_job(trainer={"args": ["x" * LARGE_REVIEW_BYTES]})
+    async with serve(webhooks.build_app(), slot.context) as port, connect(certificates, port) as client:
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            asking = group.create_task(client.ask(VALIDATOR, large))
+            try:
+                assert await asyncio.to_thread(slow.asked.wait, 10)
+                assert (await client.ask(VALIDATOR, build_job()))["allowed"] is True
+                assert not asking.done()
+            finally:
+                slow.goes_on.set()
+        assert asking.result()["allowed"] is True
 
 
 async def test_updates_that_the_runtime_has_no_say_in_never_ask_the_cluster(

@@ -104,12 +104,15 @@ class ObjectShape:
         self, name: str, item: Any, path: Path | None, stored: Json, findings: Findings
     ) -> None:
         place = Path(path, name if name.replace("-", "").replace("_", "").isalnum() else Key(name))
+        is_looked_up = findings.count_unknown()
         if not self.is_open:
-            detail = f"unknown field{self._suggest(name)}"
+            detail = f"unknown field{self._suggest(name) if is_looked_up else ''}"
             findings.report(place, Rule.UNKNOWN, detail, item)
             return
         if item is not None:
             stored[name] = drop_nulls(item)
+        if not is_looked_up:
+            return
         unused = [known for known in self.fields if known not in stored]
         if hint := suggest(name, unused, likeness=_MISSPELT):
             findings.warn(place, Rule.UNKNOWN, f"unknown to us and passed on{hint}")

@@ -21,6 +21,7 @@ from trainwright.api.wording import describe, list_choices, shorten, suggest
 from trainwright.field_errors import FieldError, Rule
 
 MAX_FINDINGS: Final = 1000  # of one object; bounds the work on a megabyte of nonsense
+MAX_SUGGESTIONS: Final = 100
 
 
 class Findings:
@@ -33,11 +34,17 @@ class Findings:
         self.errors: list[FieldError] = []
         self.warnings: list[FieldError] = []
         self.written = written
+        self._unknown = 0
 
     @property
     def is_full(self) -> bool:
         """Say whether there is no point in looking further."""
         return len(self.errors) >= MAX_FINDINGS
+
+    def count_unknown(self) -> bool:
+        """Count an unknown field; say whether to look for what was meant, which takes a while for each."""
+        self._unknown += 1
+        return self._unknown <= MAX_SUGGESTIONS
 
     def report(self, path: Path | None, rule: Rule, detail: str, value: Any = None) -> None:
         """Add an error."""

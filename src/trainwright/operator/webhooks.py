@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 import structlog
 from aiohttp import web
@@ -45,6 +45,7 @@ log = structlog.get_logger(__name__)
 
 # An API server takes objects of up to 3 MiB, and sends the old one with the new one.
 MAX_REVIEW_BYTES: Final = 8 * 2**20
+LARGE_REVIEW_BYTES: Final = 64 * 2**10  # takes some 10 ms; nearly all are smaller
 BODY_TIMEOUT_SECONDS: Final = 10.0
 LIVE_READ_SECONDS: Final = 2.0
 
@@ -75,7 +76,29 @@ ReadRuntime = Callable[[ObjectKey], Awaitable[Runtime | None]]
 # Hears of every answer: path, HTTP or verdict code, seconds. For metrics; must be quick.
 AnswerListener = Callable[[str, int, float], None]
 
-Handler = Callable[[Review], Awaitable[Answer]]
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Bench:
+    """Where the work on reviews is done: small ones at once, large ones in a thread.
+
+    An object has room for 3 MB of whatever its author likes. What takes a second must not hold up the renewal
+    of the lease, nor the answers to others. Two at a time, so that many together take no more memory.
+    """
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(2)
+
+    async def do(self, size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what the work on a review of so many bytes gives."""
+        if size <= LARGE_REVIEW_BYTES:
+            return work(*args, **kwargs)
+        async with self._places:
+            return await asyncio.to_thread(work, *args, **kwargs)
+
+
+Handler = Callable[[Review, int], Awaitable[Answer]]
 
 
 class Webhooks:
@@ -96,6 +119,7 @@ class Webhooks:
         self._listener = listener
         self._live_read_seconds = live_read_seconds
         self._frameworks = frameworks
+        self._bench = Bench()
 
     def build_app(self) -> web.Application:
         """Return the application; serve it with TLS."""
@@ -114,10 +138,13 @@ class Webhooks:
             started = time.perf_counter()
             code = 500
             try:
-                review = parse_review(await _read_body(request), kind)
-                answered = Answer() if review.is_settled else await answer(review)
+                body = await _read_body(request)
+                size = len(body)
+                review = await self._bench.do(size, parse_review, body, kind)
+                answered = Answer() if review.is_settled else await answer(review, size)
                 code = answered.code
-                return web.Response(body=encode_answer(review, answered), content_type="application/json")
+                encoded = await self._bench.do(size, encode_answer, review, answered)
+                return web.Response(body=encoded, content_type="application/json")
             except BadReview as error:
                 code = 400
                 return _refuse(request, code, str(error))
@@ -130,21 +157,22 @@ class Webhooks:
 
         return handle
 
-    async def _default(self, review: Review) -> Answer:
-        return default_reviewed(read_change(review), review, self._clock())
+    async def _default(self, review: Review, size: int) -> Answer:
+        now = self._clock()
+        return await self._bench.do(size, lambda: default_reviewed(read_change(review), review, now))
 
-    async def _validate_runtime(self, review: Review) -> Answer:
-        return validate_reviewed_runtime(review, self._frameworks)
+    async def _validate_runtime(self, review: Review, size: int) -> Answer:
+        return await self._bench.do(size, validate_reviewed_runtime, review, self._frameworks)
 
-    async def _validate(self, review: Review) -> Answer:
-        change = read_change(review)
+    async def _validate(self, review: Review, size: int) -> Answer:
+        change = await self._bench.do(size, read_change, review)
         try:
             async with asyncio.timeout(self._live_read_seconds):
                 facts = await self._find_facts(change, review)
         except (UserError, TimeoutError) as error:
             said = str(error) or f"no answer in {self._live_read_seconds:g} s"
             return Answer(code=503, message=f"spec.runtimeRef: cannot be looked up ({said}); try again")
-        return validate_reviewed(change, review, facts)
+        return await self._bench.do(size, validate_reviewed, change, review, facts)
 
     async def _find_facts(self, change: Change, review: Review) -> Facts:
         job, old = change.job, change.old
