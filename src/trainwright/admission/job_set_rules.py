@@ -202,7 +202,7 @@ def _check_coordinator(
     if (job_index := coordinator.get("jobIndex", 0)) >= pod_set.replicas:
         detail = f"must be below {pod_set.replicas}, the replicas of {name!r}"
         yield refuse(f"{path}.jobIndex", Rule.INVALID, detail, job_index)
-    if pod_set.completions is None:
+    if pod_set.completions is None or not pod_set.has_indexes:
         yield refuse(
             f"{path}.replicatedJob", Rule.INVALID, f"{name!r} must be Indexed to have a coordinator", name
         )

@@ -23,6 +23,7 @@ from trainwright.frameworks.contract import (
     PodAddition,
     find_reserved_env_errors,
 )
+from trainwright.frameworks.pod_index import find_unnumbered_errors
 from trainwright.template.layout import JobLayout
 
 RESERVED_ENV: Final = frozenset({JAX_NUM_PROCESSES, JAX_PROCESS_ID, JAX_COORDINATOR_ADDRESS})
@@ -38,8 +39,11 @@ class JAX:
         return policy is not None and policy.jax is not None
 
     def validate(self, layout: JobLayout) -> list[FieldError]:
-        """Return an error where the job sets variables that tell a process who it is."""
-        return find_reserved_env_errors(layout.trainer, RESERVED_ENV, self.name)
+        """Return an error where a process cannot be told who it is, or the job tells it."""
+        return [
+            *find_unnumbered_errors(layout.trainer_pod_set),
+            *find_reserved_env_errors(layout.trainer, RESERVED_ENV, self.name),
+        ]
 
     def list_warnings(self, layout: JobLayout) -> list[str]:
         """Return a warning where the job asks for a number of processes, which nobody would start."""

@@ -51,10 +51,17 @@ def find_index_errors(
                 "set parallelism",
                 pod_set.name,
             )
-        if pod_set.completions is None:
-            yield refuse_runtime(
-                f"{place} has completionMode NonIndexed, so its pods have no index; remove it", pod_set.name
-            )
+        yield from find_unnumbered_errors(pod_set)
+
+
+def find_unnumbered_errors(pod_set: PodSet | None) -> Iterator[FieldError]:
+    """Yield an error where pods have no index, from which their ranks and host names come."""
+    if pod_set is not None and not pod_set.has_indexes:
+        yield refuse_runtime(
+            f"replicated job {pod_set.name!r} of the runtime has completionMode NonIndexed, so its pods have "
+            "no index; remove it",
+            pod_set.name,
+        )
 
 
 def refuse_runtime(detail: str, value: object) -> FieldError:

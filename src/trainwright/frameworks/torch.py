@@ -30,6 +30,7 @@ from trainwright.frameworks.contract import (
     PodAddition,
     find_reserved_env_errors,
 )
+from trainwright.frameworks.pod_index import find_unnumbered_errors
 from trainwright.frameworks.processes import compute_processes_per_node, list_process_warnings
 from trainwright.frameworks.torch_elastic import (
     RENDEZVOUS_ENV,
@@ -75,6 +76,7 @@ class Torch:
         ]
         if has_torchtune_command(layout):
             errors += validate_torchtune(layout)
+        errors += find_unnumbered_errors(layout.trainer_pod_set)
         errors += find_rendezvous_errors(layout)
         reserved = RESERVED_ENV | RENDEZVOUS_ENV if has_rendezvous(layout) else RESERVED_ENV
         return errors + find_reserved_env_errors(layout.trainer, reserved, self.name)

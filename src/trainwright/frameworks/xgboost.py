@@ -26,6 +26,7 @@ from trainwright.api.constants import (
 from trainwright.api.runtime import MLPolicy
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks.contract import ContainerAddition, Contribution, PodAddition
+from trainwright.frameworks.pod_index import find_unnumbered_errors
 from trainwright.template.layout import JobLayout
 from trainwright.template.resources import count_accelerators
 
@@ -44,8 +45,8 @@ class XGBoost:
         return policy is not None and policy.xgboost is not None
 
     def validate(self, layout: JobLayout) -> list[FieldError]:
-        """Return an error for each variable of the job that is set here."""
-        return [
+        """Return an error where pods have no number, and for each variable of the job that is set here."""
+        reserved = [
             FieldError(
                 path=f"spec.trainer.env[{i}]",
                 rule=Rule.FORBIDDEN,
@@ -56,6 +57,7 @@ class XGBoost:
             for i, entry in enumerate(layout.trainer.env or ())
             if entry.get("name") in RESERVED_ENV
         ]
+        return [*find_unnumbered_errors(layout.trainer_pod_set), *reserved]
 
     def list_warnings(self, layout: JobLayout) -> list[str]:
         """Return a warning where the job asks for a number of processes that is not the one of workers."""

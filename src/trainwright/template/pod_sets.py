@@ -33,7 +33,8 @@ class PodSet(msgspec.Struct, frozen=True, kw_only=True):
     launcher of an MPI job) that of slices, else 1. `count` is the number of pods of each Job that run at a
     time, `completions` that of its indexes; they differ only where a template that is no training step says
     so. `completions` is None for a Job without indexes (completionMode NonIndexed) that ends with its first
-    success. `pod_spec` is the core/v1 PodSpec with patches and resources merged; it is read, never changed.
+    success. Without indexes pods have neither ranks nor host names. `pod_spec` is the core/v1 PodSpec with
+    patches and resources merged; it is read, never changed.
     """
 
     name: str
@@ -41,6 +42,7 @@ class PodSet(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int
     count: int
     completions: int | None
+    has_indexes: bool = True
     pod_spec: Json
 
     @property
@@ -114,7 +116,8 @@ def _build_pod_set(replicated_job: Json, step: Step) -> PodSet:
     job_spec = get_job_spec(replicated_job)
     count = max(job_spec.get("parallelism") or 1, 1) if step.count is None else step.count
     completions: int | None = job_spec.get("completions") if step.count is None else step.count
-    if completions is None and job_spec.get("completionMode") != "NonIndexed":
+    has_indexes = job_spec.get("completionMode") != "NonIndexed"
+    if completions is None and has_indexes:
         completions = count  # an Indexed Job, which JobSet makes of it, must have a number of completions
     replicas = replicated_job.get("replicas")
     if replicas is None or ancestor in ANCESTOR_CONTAINERS or step.runs_command:
@@ -128,5 +131,6 @@ def _build_pod_set(replicated_job: Json, step: Step) -> PodSet:
         replicas=replicas,
         count=count,
         completions=completions,
+        has_indexes=has_indexes,
         pod_spec=get_pod_spec(replicated_job),
     )

@@ -10,6 +10,7 @@ from trainwright.api.meta import Json
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks.flux.numbers import count_gpus, count_nodes, count_tasks_per_node
 from trainwright.frameworks.flux.settings import find_setting_errors, list_setting_warnings
+from trainwright.frameworks.pod_index import find_unnumbered_errors
 from trainwright.template.layout import JobLayout
 from trainwright.template.pod_sets import PodSet
 from trainwright.template.replicated_jobs import find_named
@@ -22,7 +23,12 @@ def find_errors(layout: JobLayout) -> list[FieldError]:
     trainer = layout.trainer_pod_set
     if trainer is None:
         return []
-    return [*_check_installer(trainer), *_check_host_names(trainer), *find_setting_errors(layout)]
+    return [
+        *find_unnumbered_errors(trainer),
+        *_check_installer(trainer),
+        *_check_host_names(trainer),
+        *find_setting_errors(layout),
+    ]
 
 
 def list_warnings(layout: JobLayout) -> list[str]:

@@ -14,6 +14,7 @@ from trainwright.frameworks.mpi.environment import RESERVED_ENV
 from trainwright.frameworks.mpi.hostfile import OPEN_MPI
 from trainwright.frameworks.mpi.keys import get_mount_path, get_user
 from trainwright.frameworks.mpi.nodes import count_nodes, count_slots, get_policy
+from trainwright.frameworks.pod_index import find_unnumbered_errors
 from trainwright.template.layout import JobLayout
 from trainwright.template.pod_sets import PodSet
 from trainwright.template.replicated_jobs import find_named, get_part, list_replicated_jobs
@@ -38,6 +39,7 @@ def find_errors(layout: JobLayout) -> list[FieldError]:
         ]
     return [
         *_check_roles(layout),
+        *(error for pod_set in _list_roles(layout) for error in find_unnumbered_errors(pod_set)),
         *_check_containers(layout),
         *find_reserved_env_errors(layout.trainer, RESERVED_ENV[implementation], "mpi"),
     ]
