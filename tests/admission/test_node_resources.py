@@ -15,14 +15,14 @@ LIMITS: Json = {"limits": {"cpu": "2", "nvidia.com/gpu": 4}}
 MERGED = "(with the runtime's own values merged in)"
 
 
-def refusals(own: Json | None, of_runtime: Json | None = None) -> list[str]:
+def refusals(own: Json | None, of_runtime: Json | None = None, pod: Json | None = None) -> list[str]:
     """What is said of a job with these resources over a runtime with those."""
     node = container(resources=of_runtime) if of_runtime else container()
     resources = msgspec.convert(own, ResourceRequirements) if own is not None else None
     job = train_job(Trainer(resources_per_node=resources))
     reference = RuntimeRef(name="rt", kind="TrainingRuntime")
     job = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, runtime_ref=reference))
-    verdict = validate_train_job(job, runtime(runtime_spec(replicated_job("node", node))))
+    verdict = validate_train_job(job, runtime(runtime_spec(replicated_job("node", node, pod=pod))))
     return [str(error).removeprefix("spec.trainer.resourcesPerNode.") for error in verdict.errors]
 
 
@@ -104,6 +104,22 @@ def test_more_devices_than_the_runtime_requests_need_a_request_as_well() -> None
         "requests: {nvidia.com/gpu: 4} as well"
     ]
     assert refusals({"limits": {"nvidia.com/gpu": 4}, "requests": {"nvidia.com/gpu": 4}}, both) == []
+
+
+def test_a_device_claim_must_be_one_of_the_pod() -> None:
+    claims = {"claims": [{"name": "net"}, {"name": "gpus"}]}
+    assert refusals(claims) == [
+        f"claims[{i}].name: the pods that train have no resource claim {name!r}; add it to resourceClaims of "
+        "the runtime's pods"
+        for i, name in enumerate(("net", "gpus"))
+    ]
+    pod = {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "eight"}]}
+    assert refusals(claims, pod=pod) == [
+        "claims[0].name: the pods that train have no resource claim 'net'; use one of gpus"
+    ]
+    assert refusals(None, {"claims": [{"name": "net"}]}, pod=pod) == [
+        "spec.runtimeRef: the pods that train have no resource claim 'net'; use one of gpus"
+    ]
 
 
 @pytest.mark.parametrize("own", [None, {"limits": {"memory": "1Gi"}}])

@@ -369,6 +369,17 @@ INITIALIZERS: dict[str, tuple[TrainJob, Runtime, list[str]]] = {
             "spec.initializer.dataset needs a volumeMount named 'initializer' in the container 'dataset-initializer' of TrainingRuntime 'rt', or what it fetches is lost"
         ],
     ),
+    "a scheme that is served, among the variables": (
+        train_job(
+            initializer=Initializer(
+                dataset=InitializerSource(
+                    storage_uri="s3://bucket/path", env=[{"name": "STORAGE_URI", "value": "cache://a/b"}]
+                )
+            )
+        ),
+        dataset_step(container("dataset-initializer")),
+        [],
+    ),
     "no mount, but nothing is written": (
         initializing("cache://schema/table"),
         dataset_step(container("dataset-initializer")),

@@ -41,6 +41,7 @@ RESOURCES: dict[str, Json] = {
     "storage of the node": {"requests": {"ephemeral-storage": "1Gi"}},
     "storage of a claim": {"requests": {"storage": "1Gi"}},
     "pods": {"limits": {"pods": 1}},
+    "a claim that the pod does not have": {"claims": [{"name": "gpus"}]},
     "huge pages alone": {"limits": {PAGES: "4Mi"}},
     "huge pages beside memory": {"limits": {PAGES: "4Mi", "memory": "1Gi"}},
     "huge pages, requested only": {"requests": {PAGES: "4Mi", "memory": "1Gi"}},

@@ -15,17 +15,19 @@ from typing import Any, Final
 from trainwright.admission.verdict import refuse
 from trainwright.api.meta import Json
 from trainwright.api.names import explain_label_key
-from trainwright.api.pod import ResourceRequirements
 from trainwright.api.quantity import ZERO, parse_quantity
 from trainwright.field_errors import FieldError, Rule
+from trainwright.template.layout import JobLayout
 
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _HUGE_PAGES: Final = "hugepages-"
 _PATH: Final = "spec.trainer.resourcesPerNode"
 
 
-def find_node_resource_errors(merged: Json, own: ResourceRequirements | None) -> Iterator[FieldError]:
-    """Yield why no pod could have these resources; `own` are those that the TrainJob sets."""
+def find_node_resource_errors(layout: JobLayout) -> Iterator[FieldError]:
+    """Yield why no pod could have the resources of a node."""
+    merged, own = layout.trainer_resources, layout.trainer.resources_per_node
+    yield from _find_claim_errors(merged, layout)
     limits, requests = merged.get("limits") or {}, merged.get("requests") or {}
     amounts = {"limits": limits, "requests": requests}
     asked = {"limits": (own and own.limits) or {}, "requests": (own and own.requests) or {}}
@@ -43,6 +45,24 @@ def find_node_resource_errors(merged: Json, own: ResourceRequirements | None) ->
             ]
         for group, detail in problems:
             yield _refuse(name, group, detail, amounts, asked)
+
+
+def _find_claim_errors(merged: Json, layout: JobLayout) -> Iterator[FieldError]:
+    """Yield an error for each claim of the container that its pod does not have."""
+    pod_set = layout.training_pod_set
+    known = [claim["name"] for claim in (pod_set.pod_spec if pod_set else {}).get("resourceClaims") or ()]
+    for claim in merged.get("claims") or ():
+        name = claim["name"]
+        if name in known:
+            continue
+        remedy = (
+            f"use one of {', '.join(known)}" if known else "add it to resourceClaims of the runtime's pods"
+        )
+        detail = f"the pods that train have no resource claim {name!r}; {remedy}"
+        own = layout.trainer.resources_per_node
+        places = [j for j, asked in enumerate((own and own.claims) or ()) if asked["name"] == name]
+        path = f"{_PATH}.claims[{places[0]}].name" if places else "spec.runtimeRef"
+        yield refuse(path, Rule.NOT_FOUND, detail, name)
 
 
 def _refuse(

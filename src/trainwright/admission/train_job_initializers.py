@@ -74,8 +74,9 @@ def _find_problems(
 
 
 def _writes_files(source: InitializerSource, container: Json) -> bool:
+    given = find_named(source.env, STORAGE_URI_ENV)  # wins over storageUri, as when it is rendered
     own = find_named(container.get("env"), STORAGE_URI_ENV) or {}
-    uri = source.storage_uri or own.get("value") or ""
+    uri: str = (given or {}).get("value") or "" if given else source.storage_uri or own.get("value") or ""
     return not uri.startswith(_SERVED_SCHEMES)
 
 

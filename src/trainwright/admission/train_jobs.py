@@ -154,7 +154,7 @@ def _check_over_runtime(
         *_check_trainer_target(job.spec, layout, runtime),
         *find_initializer_errors(job.spec.initializer, layout, runtime),
         *find_target_errors(template, patches),
-        *find_node_resource_errors(layout.trainer_resources, layout.trainer.resources_per_node),
+        *find_node_resource_errors(layout),
         *validate_frameworks(layout, frameworks),
         *find_gang_errors(spec.pod_group_policy, layout.template.metadata, patches),
         *_move_to_reference(_find_job_set_errors(layout), runtime),

@@ -49,9 +49,14 @@ class JobLayout(msgspec.Struct, frozen=True, kw_only=True):
         return self._find_first(step.runs_command for step in self.steps)
 
     @property
+    def training_pod_set(self) -> PodSet | None:
+        """The first pod set that trains, whose resources are those of a node; None where there is none."""
+        return self._find_first(step.uses_resources for step in self.steps)
+
+    @property
     def trainer_resources(self) -> Json:
         """The merged resources of the container that trains, empty where there is none."""
-        pod_set = self._find_first(step.uses_resources for step in self.steps)
+        pod_set = self.training_pod_set
         container = pod_set.find_container(NODE) if pod_set else None
         return (container or {}).get("resources") or {}
 
