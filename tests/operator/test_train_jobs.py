@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+import pytest
 import yaml
 
 from cluster.kube.scripted_server import ScriptedServer, settle
@@ -17,6 +18,7 @@ from trainwright.operator.metrics import Metrics
 from trainwright.operator.train_jobs import TrainJobController
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+MOMENT = "2026-01-01T00:00:00Z"
 
 
 class Clock:
@@ -203,6 +205,78 @@ async def test_a_snapshot_of_the_peer_that_cannot_be_used_is_read_until_it_can()
         touch(server)
         await settle()
         assert "cause" not in server.objects["trainjobs", "ns", "demo"]["status"]
+
+
+def build_pod(owner: Json, phase: str, state: Json) -> Json:
+    """The one pod of a JobSet."""
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": "demo",
+        "jobset.sigs.k8s.io/jobset-uid": owner["metadata"]["uid"],
+        "jobset.sigs.k8s.io/replicatedjob-name": "node",
+        "jobset.sigs.k8s.io/job-index": "0",
+        "batch.kubernetes.io/job-completion-index": "0",
+    }
+    container = {"name": "node", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "demo-node-0-0-x", "namespace": "ns", "labels": labels},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "node", "image": "x"}]},
+        "status": {"phase": phase, "containerStatuses": [{**container, "state": state}]},
+    }
+
+
+def fail(job_set: Json) -> Json:
+    condition = {"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "some jobs failed"}
+    counters = {"name": "node", "ready": 0, "succeeded": 0, "failed": 1, "active": 0, "suspended": 0}
+    status = {
+        "conditions": [{**condition, "lastTransitionTime": MOMENT}],
+        "replicatedJobsStatus": [counters],
+    }
+    return {**job_set, "status": status}
+
+
+@pytest.mark.parametrize("is_late", [True, False], ids=["its watch is behind", "its watch is not behind"])
+async def test_a_job_does_not_fail_without_the_words_of_the_pod_that_failed(is_late: bool) -> None:
+    """1. A pod fails; its watch is behind, or not. 2. JobSet says that it failed. 3. Failed is final."""
+    server = ScriptedServer()
+    server.put(runtime())
+    async with controlling(server):
+        server.put(job())
+        await settle()
+        job_set = server.objects["jobsets", "ns", "demo"]
+        server.put(build_pod(job_set, "Running", {"running": {"startedAt": MOMENT}}))
+        await settle()
+        if is_late:
+            server.hold("Pod")
+        ended = {"exitCode": 3, "reason": "Error", "startedAt": MOMENT, "finishedAt": MOMENT}
+        server.put(build_pod(job_set, "Failed", {"terminated": {**ended, "message": "no data"}}))
+        await settle()
+        server.put(fail(job_set))
+        await settle()
+        status = server.objects["trainjobs", "ns", "demo"]["status"]
+        [condition] = [found for found in status["conditions"] if found["type"] == "Failed"]
+        assert "code 3" in condition["message"]
+        assert "no data" in condition["message"]
+        assert status["cause"]["kind"] == "Pod"
+        # One read where the caches lack the pod, none else.
+        assert server.requests.count("GET ns/pods") == is_late
+        touch(server)
+        await settle()
+        assert server.requests.count("GET ns/pods") == is_late
+
+
+async def test_of_a_job_set_that_failed_without_a_failed_pod_pods_are_read_once() -> None:
+    server = ScriptedServer()
+    server.put(runtime())
+    async with controlling(server):
+        server.put(job())
+        await settle()
+        server.put(fail(server.objects["jobsets", "ns", "demo"]))
+        await settle()
+        touch(server)
+        await settle()
+    assert server.objects["trainjobs", "ns", "demo"]["status"]["phase"] == "Failed"
+    assert server.requests.count("GET ns/pods") == 1
 
 
 async def test_a_snapshot_of_the_peer_is_read_once() -> None:

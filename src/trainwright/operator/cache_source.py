@@ -1,12 +1,14 @@
 """What `decide` looks at, read from the caches: no request per job.
 
-Two things are read where the caches do not have them although they may exist:
+Three things are read where the caches do not have them although they may exist:
 
 - a snapshot: the peer's form, which lies among all ConfigMaps of a namespace and is not watched, and one of
   ours whose watch is behind. Only jobs that another controller worked on, or that name a snapshot, pay for
   that, with one read per process: what it gave is remembered, until somebody has to put it right;
 - a runtime that seems to be missing: it may have been made a moment before its job, and each kind has a watch
-  of its own. That it is missing is remembered for a few seconds, however many jobs ask for it.
+  of its own. That it is missing is remembered for a few seconds, however many jobs ask for it;
+- pods that failed, of a JobSet that says that it failed while the caches show none that did: the watch of
+  pods is behind, and a verdict that is given without them would never say which container ended how.
 """
 
 from __future__ import annotations
@@ -16,8 +18,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from trainwright.api.batch import Job
-from trainwright.api.constants import PEER_SNAPSHOT_SUFFIX, SNAPSHOT_NAME_PREFIX, TEMPLATE_HASH_ANNOTATION
+from trainwright.api.constants import (
+    JOBSET_NAME,
+    JOBSET_UID,
+    PEER_SNAPSHOT_SUFFIX,
+    SNAPSHOT_NAME_PREFIX,
+    TEMPLATE_HASH_ANNOTATION,
+)
 from trainwright.api.core import Event, Pod
 from trainwright.api.encoding import build_object, parse_object
 from trainwright.api.jobset import JobSet
@@ -30,10 +40,11 @@ from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.observe import RUNTIME_KINDS
 from trainwright.control.problem import RESOURCES_CREATED, SNAPSHOT_LOST, SNAPSHOT_UNUSABLE
 from trainwright.control.status import get_condition
+from trainwright.control.view import FAILED
 from trainwright.errors import Forbidden, NotFound
 from trainwright.operator.caches import Caches
 from trainwright.operator.expectations import Expectations
-from trainwright.operator.stored import StoredJobSet, open_job_set, open_train_job
+from trainwright.operator.stored import StoredJobSet, decode_pod, open_job_set, open_train_job
 
 MISSING_SECONDS: Final = 5.0
 _REMEMBERED: Final = 10_000
@@ -127,6 +138,7 @@ class ReconcileSource(CacheSource):
 
     def __init__(self, caches: Caches, cluster: KubeCluster, expectations: Expectations) -> None:
         super().__init__(caches, cluster, expectations)
+        self._failed_pods: OrderedDict[str, list[Pod]] = OrderedDict()  # by the uid of their JobSet
         self._missing_until: dict[ObjectKey, float] = {}
 
     async def find_runtime(self, key: ObjectKey) -> Runtime | None:
@@ -143,6 +155,40 @@ class ReconcileSource(CacheSource):
             }
             self._missing_until[key] = now + MISSING_SECONDS
             return None
+
+    async def list_pods(self, namespace: str, job_set: str) -> Sequence[Pod]:
+        """Return the pods that carry the JobSet's name, also those whose failure the caches do not show."""
+        pods = self._caches.list_pods(namespace, job_set)
+        stored = self._caches.job_sets.store.get(namespace, job_set)
+        if stored is None or not _has_failed(stored) or any(pod.status.phase == FAILED for pod in pods):
+            return pods
+        job = self._caches.train_jobs.store.get(namespace, job_set)
+        if job is None or job.has_ended:
+            return pods  # the verdict was given
+        late = {pod.metadata.uid: pod for pod in await self._read_failed_pods(stored)}
+        return [*(pod for pod in pods if pod.metadata.uid not in late), *late.values()]
+
+    async def _read_failed_pods(self, job_set: StoredJobSet) -> list[Pod]:
+        """Read the failed pods of a JobSet, once."""
+        uid = job_set.metadata.uid or ""
+        if uid not in self._failed_pods:
+            found = await self._cluster.list(
+                "Pod",
+                job_set.metadata.namespace,
+                {JOBSET_NAME: job_set.metadata.name},
+                fields={"status.phase": FAILED},
+            )
+            pods = [decode_pod(msgspec.json.encode(item)) for item in found.items]
+            labelled = [pod for pod in pods if (pod.metadata.labels or {}).get(JOBSET_UID) in (None, uid)]
+            self._failed_pods[uid] = labelled
+            while len(self._failed_pods) > _REMEMBERED:
+                self._failed_pods.popitem(last=False)
+        return self._failed_pods[uid]
+
+
+def _has_failed(job_set: StoredJobSet) -> bool:
+    conditions = (job_set.status.conditions if job_set.status else None) or ()
+    return any(condition.type == FAILED and condition.status == "True" for condition in conditions)
 
 
 def _names_snapshot(train_job: TrainJob) -> bool:

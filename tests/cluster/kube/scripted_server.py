@@ -95,6 +95,8 @@ class ScriptedServer:
             before = self.objects.get(key, {})
             kept = {field: before[field] for field in ("status",) if field in before}
             return msgspec.json.encode(self.put({**body, **kept}))
+        if request.method == "GET" and name == plural:
+            return self._list(request, plural, namespace)
         if key not in self.objects:
             raise NotFoundError(Status(code=404, reason="NotFound", message=f"{name} not found"))
         if request.method == "DELETE":
@@ -104,6 +106,17 @@ class ScriptedServer:
             body.pop("metadata", None)
             return msgspec.json.encode(self.put(merge_patch(self.objects[key], body)))
         return msgspec.json.encode(self.objects[key])
+
+    def _list(self, request: Request, plural: str, namespace: str) -> bytes:
+        found = [
+            obj
+            for (kind, place, _), obj in self.objects.items()
+            if (kind, place) == (plural, namespace)
+            and _is_selected(request, obj)
+            and _has_phase(request, obj)
+        ]
+        page = {"apiVersion": "v1", "metadata": {"resourceVersion": str(self._version)}, "items": found}
+        return msgspec.json.encode(page)
 
     async def stream(self, request: Request, inactivity_seconds: float) -> AsyncGenerator[bytes, None]:
         plural = find_plural(request.path)
@@ -131,6 +144,12 @@ def _is_selected(request: Request, obj: Json) -> bool:
     """Say whether the object has the label that a watch asks for; no test needs more."""
     name, _, value = dict(request.query).get("labelSelector", "").partition("=")
     return not name or (obj["metadata"].get("labels") or {}).get(name) == value
+
+
+def _has_phase(request: Request, obj: Json) -> bool:
+    """Say whether the object is in the phase that a list asks for; no test asks for more fields."""
+    name, _, value = dict(request.query).get("fieldSelector", "").partition("=")
+    return name != "status.phase" or (obj.get("status") or {}).get("phase") == value
 
 
 def _encode(type_: str, obj: Json) -> bytes:

@@ -41,15 +41,20 @@ class KubeCluster:
         return _decode(await self._transport.request(build_get(key)))
 
     async def list(
-        self, kind: str, namespace: str | None = None, labels: dict[str, str] | None = None
+        self,
+        kind: str,
+        namespace: str | None = None,
+        labels: dict[str, str] | None = None,
+        *,
+        fields: dict[str, str] | None = None,
     ) -> ObjectList:
-        """Return the objects of a kind that have all the labels, page by page."""
+        """Return the objects of a kind that have all the labels, and the fields, page by page."""
         items: list[Json] = []
         token = ""
         while True:
             page = _decode(
                 await self._transport.request(
-                    build_list(kind, namespace, labels=labels, continue_token=token)
+                    build_list(kind, namespace, labels=labels, fields=fields, continue_token=token)
                 )
             )
             # Items of built-in kinds come without kind and apiVersion.
