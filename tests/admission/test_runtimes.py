@@ -62,6 +62,13 @@ INVALID: dict[str, tuple[MLPolicy | None, Json, list[str]]] = {
         {},
         ["spec.mlPolicy.nodesPerSlice: must be at least 1, is 0"],
     ),
+    "an accelerator without a vendor": (
+        MLPolicy(accelerators=["habana.ai/gaudi", "gaudi"]),
+        {},
+        [
+            'spec.mlPolicy.accelerators[1]: expected the name of a device, with the domain of its vendor, such as habana.ai/gaudi, found "gaudi"'
+        ],
+    ),
     "injection into node": (
         MLPolicy(
             torch=TorchPolicy(

@@ -76,6 +76,23 @@ PROCESSES: dict[str, tuple[Trainer, str]] = {
 }
 
 
+# Devices that the runtime names, what a node asks for -> PET_NPROC_PER_NODE. torchrun counts GPUs alone.
+NAMED: dict[str, tuple[list[str] | None, Json, str]] = {
+    "not named": (None, {"cpu": 96, "habana.ai/gaudi": 8}, "96"),
+    "named": (["habana.ai/gaudi"], {"cpu": 96, "habana.ai/gaudi": 8}, "8"),
+    "another one named": (["google.com/tpu"], {"cpu": 96, "habana.ai/gaudi": 8}, "96"),
+    "GPUs are counted as ever": (["habana.ai/gaudi"], {"cpu": 96, "nvidia.com/gpu": 4}, "auto"),
+}
+
+
+@pytest.mark.parametrize(("named", "limits", "nproc"), NAMED.values(), ids=NAMED)
+def test_a_runtime_names_its_accelerators(named: list[str] | None, limits: Json, nproc: str) -> None:
+    spec = runtime_spec(policy=MLPolicy(num_nodes=1, torch=TorchPolicy(), accelerators=named))
+    job = train_job(Trainer(resources_per_node=ResourceRequirements(limits=limits)))
+    contribution = Torch().build_contribution(layout(job, spec))
+    assert contribution.pods["node"].containers["node"].env == pet(nproc=nproc)
+
+
 @pytest.mark.parametrize(("trainer", "nproc"), PROCESSES.values(), ids=PROCESSES)
 def test_processes_per_node(trainer: Trainer, nproc: str) -> None:
     assert Torch().build_contribution(layout(train_job(trainer))) == Contribution(
@@ -304,6 +321,31 @@ WARNINGS: dict[str, tuple[Trainer | None, list[str]]] = {
     ),
     "one slice of a GPU": (
         Trainer(resources_per_node=ResourceRequirements(limits={"nvidia.com/mig-1g.5gb": 1})),
+        [],
+    ),
+    "accelerators that the runtime does not name": (
+        Trainer(resources_per_node=ResourceRequirements(limits={"cpu": 96, "aws.amazon.com/neuroncore": 8})),
+        [
+            "each node asks for aws.amazon.com/neuroncore, which does not tell how many processes it has; "
+            "set spec.trainer.numProcPerNode, or let the runtime name it in spec.mlPolicy.accelerators"
+        ],
+    ),
+    "accelerators that nobody has to count": (
+        Trainer(
+            num_proc_per_node=8,
+            resources_per_node=ResourceRequirements(limits={"cpu": 96, "habana.ai/gaudi": 8}),
+        ),
+        [],
+    ),
+    "devices by claims": (
+        Trainer(resources_per_node=ResourceRequirements(limits={"cpu": 96}, claims=[{"name": "gpus"}])),
+        [
+            "each node asks for devices by claims, which do not tell how many processes it has; set "
+            "spec.trainer.numProcPerNode"
+        ],
+    ),
+    "other things of vendors": (
+        Trainer(resources_per_node=ResourceRequirements(limits={"cpu": 1, "example.com/input": 1})),
         [],
     ),
     "a number of processes": (Trainer(num_proc_per_node=1), []),

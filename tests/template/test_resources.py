@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from template.builders import container, replicated_job, runtime_spec, train_job
 from trainwright.api.meta import Json
 from trainwright.api.pod import ResourceRequirements
+from trainwright.api.runtime import MLPolicy
 from trainwright.api.trainjob import Trainer
+from trainwright.template.layout import build_layout
 from trainwright.template.merged import build_merged_template
 from trainwright.template.resources import (
     AcceleratorNames,
@@ -152,6 +154,12 @@ COUNTS: dict[str, tuple[Json, int, int]] = {
 @pytest.mark.parametrize(("resources", "accelerators", "cpus"), COUNTS.values(), ids=COUNTS)
 def test_counting(resources: Json, accelerators: int, cpus: int) -> None:
     assert (count_accelerators(resources), count_cpus(resources)) == (accelerators, cpus)
+
+
+def test_a_runtime_may_name_further_accelerators() -> None:
+    spec = runtime_spec(policy=MLPolicy(accelerators=["google.com/tpu"]))
+    assert build_layout(train_job(), spec).accelerators.match("google.com/tpu")
+    assert not build_layout(train_job(), runtime_spec()).accelerators.match("google.com/tpu")
 
 
 def test_which_names_are_accelerators_is_a_setting() -> None:

@@ -14,6 +14,7 @@ from trainwright.api.markers import (
     any_object,
     at_most_one,
     default,
+    expects,
     list_map,
     list_set,
     not_empty,
@@ -119,14 +120,24 @@ class CustomPolicy(ApiStruct, frozen=True, kw_only=True):
     parameters: Annotated[Json, any_object()] | None = None
 
 
+# An extended resource: the longest domain, a slash, the longest name.
+DeviceName = Annotated[
+    str,
+    Meta(max_length=317, pattern=r"^[^/]+/[^/]+$"),
+    expects("the name of a device, with the domain of its vendor, such as habana.ai/gaudi"),
+]
+
+
 class MLPolicy(ApiStruct, frozen=True, kw_only=True):
     """How many nodes a job has, and how its processes find each other; at most one framework.
 
     With nodesPerSlice they come in groups of that many, one Job each, and numNodes is a multiple of it.
+    accelerators are devices, besides GPUs, that a process drives one of.
     """
 
     num_nodes: Int32 | None = None
     nodes_per_slice: PositiveInt32 | None = None  # ours
+    accelerators: Annotated[list[DeviceName], list_set(max_items=16)] | None = None  # ours
     torch: TorchPolicy | None = None
     mpi: MPIPolicy | None = None
     jax: JAXPolicy | None = None
@@ -141,7 +152,7 @@ class MLPolicy(ApiStruct, frozen=True, kw_only=True):
 FRAMEWORK_CHOICES: Final = tuple(
     field.encode_name
     for field in msgspec.structs.fields(MLPolicy)
-    if field.name not in ("num_nodes", "nodes_per_slice")
+    if field.name not in ("num_nodes", "nodes_per_slice", "accelerators")
 )
 
 

@@ -38,14 +38,12 @@ from trainwright.render.template_hash import build_template_hash
 from trainwright.render.trainer import set_trainer
 from trainwright.template.layout import JobLayout, build_layout
 from trainwright.template.replicated_jobs import list_replicated_jobs
-from trainwright.template.resources import DEFAULT_ACCELERATORS, AcceleratorNames
 
 
 def render(
     job: TrainJob,
     runtime: Runtime,
     *,
-    accelerators: AcceleratorNames = DEFAULT_ACCELERATORS,
     frameworks: Sequence[Framework] = FRAMEWORKS,
     progress: ProgressServer | None = None,
 ) -> list[Json]:
@@ -57,7 +55,7 @@ def render(
     check_runtime(runtime, job)
     check_job(job, runtime)
     runtime_spec = runtime.spec or RuntimeSpec()
-    layout = build_layout(job, runtime_spec, accelerators)
+    layout = build_layout(job, runtime_spec)
     patches = (job.spec.runtime_patches if job.spec else None) or ()
     gang_errors = find_gang_errors(runtime_spec.pod_group_policy, layout.template.metadata, patches)
     raise_errors([*validate_frameworks(layout, frameworks), *gang_errors], job)

@@ -36,7 +36,12 @@ class JobLayout(msgspec.Struct, frozen=True, kw_only=True):
     policy: MLPolicy | None
     template: JobSetTemplate
     pod_sets: tuple[PodSet, ...]
-    accelerators: AcceleratorNames = DEFAULT_ACCELERATORS
+
+    @property
+    def accelerators(self) -> AcceleratorNames:
+        """Which resources of a node are accelerators: GPUs, and what the runtime names."""
+        named = self.policy.accelerators if self.policy else None
+        return AcceleratorNames(names=frozenset(named)) if named else DEFAULT_ACCELERATORS
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -90,9 +95,7 @@ class JobLayout(msgspec.Struct, frozen=True, kw_only=True):
         return pod_sets.iterate_endpoints(self.job_name, pod_set, self.subdomain)
 
 
-def build_layout(
-    job: TrainJob, runtime_spec: RuntimeSpec, accelerators: AcceleratorNames = DEFAULT_ACCELERATORS
-) -> JobLayout:
+def build_layout(job: TrainJob, runtime_spec: RuntimeSpec) -> JobLayout:
     """Return the layout of a TrainJob; the runtime's template must have passed `template.shape`."""
     trainer = (job.spec.trainer if job.spec else None) or NO_TRAINER
     template = build_merged_template(runtime_spec, job)
@@ -103,5 +106,4 @@ def build_layout(
         policy=runtime_spec.ml_policy,
         template=template,
         pod_sets=pod_sets.count_pods(template.spec, runtime_spec.ml_policy, trainer.num_nodes),
-        accelerators=accelerators,
     )

@@ -57,8 +57,8 @@ class AcceleratorNames(msgspec.Struct, frozen=True, kw_only=True):
         return resource in self.names or (not is_share and any(part in lowered for part in self.substrings))
 
 
-# GPUs of any vendor and slices of NVIDIA's. TPUs and Gaudi are left out: torchrun cannot count them, so
-# that its `auto` would start one process per CPU of the machine.
+# GPUs of any vendor and slices of NVIDIA's. Others, such as TPUs and Gaudi, are for a runtime to name:
+# whether a process drives one of them, or all of a node, depends on the program.
 DEFAULT_ACCELERATORS: Final = AcceleratorNames()
 
 

@@ -115,6 +115,16 @@ WARNINGS: dict[str, tuple[RuntimeSpec, dict[str, Any], list[str]]] = {
         {"num_proc_per_node": 2, "resources_per_node": ResourceRequirements(limits={"nvidia.com/gpu": "8"})},
         ["6 of them may stay idle"],
     ),
+    "processes without an accelerator": (
+        mpi_runtime(),
+        {"num_proc_per_node": 8, "resources_per_node": ResourceRequirements(limits={"nvidia.com/gpu": "2"})},
+        ["8 processes run on each node, which asks for 2 accelerator(s) only"],
+    ),
+    "accelerators that the runtime does not name": (
+        mpi_runtime(),
+        {"resources_per_node": ResourceRequirements(limits={"habana.ai/gaudi": "8"})},
+        ["each node asks for habana.ai/gaudi, which does not tell how many processes it has"],
+    ),
     "a program that runs once": (
         mpi_runtime(),
         {"num_nodes": 2, "command": ["/usr/bin/python3", "train.py"]},

@@ -15,6 +15,7 @@ from trainwright.frameworks.mpi.hostfile import OPEN_MPI
 from trainwright.frameworks.mpi.keys import get_mount_path, get_user
 from trainwright.frameworks.mpi.nodes import count_nodes, count_slots, get_policy
 from trainwright.frameworks.pod_index import find_unnumbered_errors
+from trainwright.frameworks.processes import list_uncounted_warnings
 from trainwright.template.layout import JobLayout
 from trainwright.template.pod_sets import PodSet
 from trainwright.template.replicated_jobs import find_named, get_part, list_replicated_jobs
@@ -48,7 +49,7 @@ def find_errors(layout: JobLayout) -> list[FieldError]:
 def list_warnings(layout: JobLayout) -> list[str]:
     """Return what may leave accelerators idle, ranks unstarted or the job unfinished."""
     return [
-        *_warn_of_idle_accelerators(layout),
+        *_warn_of_accelerators(layout),
         *_warn_of_single_programs(layout),
         *_warn_of_unreadable_keys(layout),
         *_warn_of_waiting(layout),
@@ -96,9 +97,16 @@ def _check_containers(layout: JobLayout) -> Iterator[FieldError]:
             yield FieldError(path="spec.runtimeRef", rule=Rule.INVALID, detail=detail, value=pod_set.name)
 
 
-def _warn_of_idle_accelerators(layout: JobLayout) -> Iterator[str]:
+def _warn_of_accelerators(layout: JobLayout) -> Iterator[str]:
     slots = count_slots(layout)
     accelerators = count_accelerators(layout.trainer_resources, layout.accelerators)
+    if slots == 1 and layout.trainer.num_proc_per_node is None:
+        yield from list_uncounted_warnings(layout)
+    if 0 < accelerators < slots:
+        yield (
+            f"{slots} processes run on each node, which asks for {accelerators} accelerator(s) only: they "
+            "would have to share them; set spec.trainer.numProcPerNode"
+        )
     if accelerators > slots:
         yield (
             f"{slots} processes run on each node, which asks for {accelerators} accelerators: "
