@@ -128,6 +128,17 @@ def test_two_commands_at_once_on_one_job_both_come_to_their_end(sleeper):
     assert list_processes(sleeper) == []
 
 
+def test_a_job_that_has_finished_is_not_said_to_be_changed(program):
+    program.succeed("run", "--name", "done", "--", "true")
+    assert program.run("suspend", "done").stderr == "done is already Complete\n"
+    for words in (["resume", "done"], ["scale", "done", "--nodes", "2"]):
+        refused = program.run(*words)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "done is Complete, and a finished job never runs again" in refused.stderr
+    assert program.run("wait", "done", "--for", "running").stderr == "done is complete\n"
+    assert "suspend" not in get(program, "done")["spec"]
+
+
 def test_waiting_ends_when_the_time_is_over(sleeper):
     done = sleeper.run("wait", "sleeper", "--for", "complete", "--timeout", "1s")
     assert done.returncode == 1

@@ -70,16 +70,23 @@ def scale(
 async def _suspend(target: Target, namespace: str, name: str, output: OutputFormat) -> None:
     from trainwright.api.meta import ObjectKey
     from trainwright.cli.changing import change_train_job
-    from trainwright.cli.job_rows import is_finished
+    from trainwright.cli.finding import get_train_job
+    from trainwright.cli.job_rows import get_phase, is_finished
     from trainwright.cli.reporting import report_change
     from trainwright.cli.watching import watch_train_job
     from trainwright.errors import NotFound
 
+    job = await get_train_job(target.cluster, namespace, name)
+    if is_finished(job):
+        await report_change(target, namespace, name, f"is already {get_phase(job)}", output)
+        return
+    done = "suspended"
     changed = await change_train_job(target, namespace, name, {"spec": {"suspend": True}})
     async for seen in watch_train_job(target, ObjectKey(changed.kind, namespace, name)):
         if seen is None:
             raise NotFound(changed.kind, name, "it was deleted meanwhile")
         if is_finished(seen):
+            done = f"is {get_phase(seen)}: it ended before it was suspended"
             break
         status = seen.status
         held = any(
@@ -89,7 +96,7 @@ async def _suspend(target: Target, namespace: str, name: str, output: OutputForm
         if held and not any(job.active for job in (status.jobs_status if status else None) or ()):
             break
     await target.wait_until_idle(changed.metadata)
-    await report_change(target, namespace, name, "suspended", output)
+    await report_change(target, namespace, name, done, output)
 
 
 async def _resume(target: Target, namespace: str, name: str, output: OutputFormat) -> None:

@@ -62,16 +62,17 @@ async def _wait(
     job = await get_train_job(target.cluster, namespace, name)
     try:
         async with asyncio.timeout(seconds):
-            await _wait_for(target, job, goal)
+            reached = await _wait_for(target, job, goal)
     except TimeoutError:
         job = await get_train_job(target.cluster, namespace, name)
         raise UserError(
             f"{name} is not {goal} after {format_duration(seconds or 0)}: it is {_describe(job)}"
         ) from None
-    await report_change(target, namespace, name, f"is {goal}", output)
+    await report_change(target, namespace, name, f"is {reached}", output)
 
 
-async def _wait_for(target: Target, job: TrainJob, goal: Goal) -> None:
+async def _wait_for(target: Target, job: TrainJob, goal: Goal) -> Goal:
+    """Return what was reached; a job that is complete has run, and is waited for no more in either case."""
     from trainwright.api.meta import ObjectKey
     from trainwright.cli.job_rows import get_phase
     from trainwright.cli.verdict import JobFailed, format_failure
@@ -81,13 +82,15 @@ async def _wait_for(target: Target, job: TrainJob, goal: Goal) -> None:
     key = ObjectKey(job.kind, job.metadata.namespace or "", job.metadata.name)
     async for seen in watch_train_job(target, key):
         if seen is None:
-            raise NotFound(job.kind, key.name, "it was deleted meanwhile")
+            break
         phase = get_phase(seen)
         if phase == "Failed":
             raise JobFailed(f"{key.name} failed: {format_failure(seen)}")
-        # A job that is complete has run: whoever waits for that need not wait for ever.
-        if phase == "Complete" or (goal is Goal.RUNNING and phase == "Running"):
-            return
+        if phase == "Complete":
+            return Goal.COMPLETE
+        if goal is Goal.RUNNING and phase == "Running":
+            return goal
+    raise NotFound(job.kind, key.name, "it was deleted meanwhile")
 
 
 def _describe(job: TrainJob) -> str:
