@@ -22,7 +22,7 @@ async def change_train_job(target: Target, namespace: str, name: str, merge: Jso
     """Apply a JSON merge patch to a job and return it as stored.
 
     What is checked is what is written: where somebody else changes the job in between, it is read and checked
-    again. Raises NotFound and InvalidObject; Conflict where it has finished, or others change it all the time.
+    again. Raises NotFound and InvalidObject, and Conflict where it has finished or is changed all the time.
     """
     conflict: Conflict | None = None
     for _ in range(_ATTEMPTS):
