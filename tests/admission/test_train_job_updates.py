@@ -262,3 +262,95 @@ def test_a_job_that_is_being_deleted_is_left_alone() -> None:
     new = default_train_job(msgspec.structs.replace(changed, metadata=metadata), old, NOW)
 
     assert validate_train_job(new, None, old, job_set("node")) == Verdict()
+
+
+FIELD = {"resourceFieldRef": {"resource": "limits.cpu"}}
+# What a job says, and how a client written in Go writes it back.
+REWORDED: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "lists that are empty": (
+        {"trainer": Trainer(command=[], args=[], env=[])},
+        {"trainer": Trainer()},
+    ),
+    "variables of an initializer, none": (
+        {"initializer": Initializer(dataset=InitializerSource(storage_uri="s3://a/b", env=[]))},
+        {"initializer": Initializer(dataset=InitializerSource(storage_uri="s3://a/b"))},
+    ),
+    "the unit of a variable": (
+        {"trainer": Trainer(env=[{"name": "A", "valueFrom": FIELD}])},
+        {
+            "trainer": Trainer(
+                env=[{"name": "A", "valueFrom": {"resourceFieldRef": {**FIELD["resourceFieldRef"], "divisor": "0"}}}]
+            )
+        },
+    ),
+    "amounts": (
+        {"trainer": Trainer(resources_per_node=ResourceRequirements(limits={"cpu": 1, "memory": "1024Mi"}, requests={}))},
+        {"trainer": Trainer(resources_per_node=ResourceRequirements(limits={"cpu": "1", "memory": "1Gi"}))},
+    ),
+    "a patch": (
+        {"runtime_patches": [pod_patch({"nodeSelector": {}, "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1024Mi"}}]})]},
+        {"runtime_patches": [pod_patch({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}]})]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REWORDED.values(), ids=REWORDED)
+def test_what_is_written_in_other_words_is_no_change(
+    case: tuple[Mapping[str, Any], Mapping[str, Any]],
+) -> None:
+    before, after = case
+    assert messages(update(train_job(**before), train_job(**after), job_set("node"))) == []
+
+
+def test_lists_that_a_client_left_out_because_they_are_empty_come_back() -> None:
+    """No command is not the runtime's command."""
+    source = InitializerSource(storage_uri="s3://a/b", env=[])
+    old = train_job(trainer=Trainer(command=[], args=["a"], env=[]), initializer=Initializer(model=source))
+    new = train_job(
+        trainer=Trainer(args=["a"]), initializer=Initializer(model=InitializerSource(storage_uri="s3://a/b"))
+    )
+    spec = default_train_job(new, default_train_job(old, None, NOW), NOW).spec
+    assert spec is not None
+    assert (spec.trainer, spec.initializer) == (
+        Trainer(command=[], args=["a"], env=[]),
+        Initializer(model=source),
+    )
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"emptyDir": {}},
+        {"emptyDir": {"sizeLimit": "2Gi"}},
+        {},
+    ],
+)
+def test_another_amount_or_kind_of_volume_is_a_change(after: dict[str, Any]) -> None:
+    def volume(source: dict[str, Any]) -> TrainJob:
+        return train_job(suspend=True, runtime_patches=[pod_patch({"volumes": [{"name": "v", **source}]})])
+
+    found = messages(update(volume({"emptyDir": {"sizeLimit": "1Gi"}}), volume(after)))
+    assert [message.partition("volumes: ")[2][:14] for message in found] == ["may not change"]
+
+
+def test_a_patch_that_was_let_in_before_keeps_no_job_from_being_resumed() -> None:
+    """The peer lets patches change which step a replicated job is, and stores what we would refuse."""
+    label = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    entry = msgspec.convert(
+        {
+            "manager": "example.com/old",
+            "trainingRuntimeSpec": {
+                "template": {
+                    "spec": {
+                        "replicatedJobs": [{"name": "node", "template": {"metadata": {"labels": label}}}]
+                    }
+                }
+            },
+        },
+        RuntimePatch,
+    )
+    old = train_job(suspend=True, runtime_patches=[entry])
+    assert messages(update(old, train_job(suspend=False, runtime_patches=[entry]))) == []
+    assert messages(update(old, train_job(suspend=True, runtime_patches=[entry, pool("a")]))) == []
+    [refused] = messages(update(train_job(suspend=True), old))
+    assert "may not be patched; remove it" in refused

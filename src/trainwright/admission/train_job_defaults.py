@@ -7,13 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any, TypeVar
 
 import msgspec
 
+from trainwright.admission.sameness import is_same
 from trainwright.admission.schema_defaults import fill_schema_defaults
 from trainwright.api.meta import truncate_to_seconds
-from trainwright.api.trainjob import PodSpecPatch, ReplicatedJobPatch, RuntimePatch, TrainJob, TrainJobSpec
+from trainwright.api.trainjob import (
+    Initializer,
+    InitializerSource,
+    PodSpecPatch,
+    ReplicatedJobPatch,
+    RuntimePatch,
+    Trainer,
+    TrainJob,
+    TrainJobSpec,
+)
 from trainwright.template.patches import get_pod_spec_patch
+
+BlockT = TypeVar("BlockT", Trainer, InitializerSource)
 
 
 def default_train_job(job: TrainJob, old: TrainJob | None, now: datetime) -> TrainJob:
@@ -44,10 +57,11 @@ def _stamp(patch: RuntimePatch, old: RuntimePatch | None, now: datetime) -> Runt
 
 def is_same_patch(one: RuntimePatch, other: RuntimePatch) -> bool:
     """Say whether two patches ask for the same, whenever they were written."""
-    return msgspec.structs.replace(one, time=None) == msgspec.structs.replace(other, time=None)
+    return is_same(msgspec.structs.replace(one, time=None), msgspec.structs.replace(other, time=None))
 
 
-# Clients with older types rewrite whole objects, and drop what they do not know: seen with Kueue.
+# Clients with older types rewrite whole objects, and drop what they do not know: seen with Kueue. They drop
+# lists that are empty, too, although `command: []` means something (no command, whatever the runtime says).
 
 
 def _restore_dropped(spec: TrainJobSpec, old: TrainJobSpec) -> TrainJobSpec:
@@ -57,7 +71,27 @@ def _restore_dropped(spec: TrainJobSpec, old: TrainJobSpec) -> TrainJobSpec:
         ttl_seconds_after_finished=_first(spec.ttl_seconds_after_finished, old.ttl_seconds_after_finished),
         active_deadline_seconds=_first(spec.active_deadline_seconds, old.active_deadline_seconds),
         runtime_patches=_restore_in_patches(spec.runtime_patches, old.runtime_patches or ()),
+        trainer=_restore_empty(spec.trainer, old.trainer),
+        initializer=_restore_in_initializer(spec.initializer, old.initializer),
     )
+
+
+def _restore_in_initializer(new: Initializer | None, old: Initializer | None) -> Initializer | None:
+    if new is None or old is None:
+        return new
+    return msgspec.structs.replace(
+        new, dataset=_restore_empty(new.dataset, old.dataset), model=_restore_empty(new.model, old.model)
+    )
+
+
+def _restore_empty(new: BlockT | None, old: BlockT | None) -> BlockT | None:
+    """Put lists that were empty back where they are absent now."""
+    if new is None or old is None:
+        return new
+    emptied: dict[str, list[Any]] = {
+        name: [] for name in new.__struct_fields__ if getattr(new, name) is None and getattr(old, name) == []
+    }
+    return msgspec.structs.replace(new, **emptied) if emptied else new
 
 
 def _first(value: int | None, otherwise: int | None) -> int | None:

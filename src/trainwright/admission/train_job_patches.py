@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainwright.admission.job_set_rules import get_claim_name
-from trainwright.admission.train_job_defaults import list_replicated_job_patches
+from trainwright.admission.train_job_defaults import is_same_patch, list_replicated_job_patches
 from trainwright.admission.verdict import refuse
 from trainwright.api.constants import ANCESTOR_CONTAINERS, ANCESTOR_LABEL
 from trainwright.api.names import explain_domain_path
@@ -21,10 +21,16 @@ from trainwright.template.patches import find_unknown_targets, get_pod_spec_patc
 _RESERVED_CONTAINERS = frozenset(ANCESTOR_CONTAINERS.values())
 
 
-def find_patch_errors(patches: Sequence[RuntimePatch]) -> list[FieldError]:
-    """Return what is wrong with patches, whatever the runtime."""
+def find_patch_errors(patches: Sequence[RuntimePatch], old: Sequence[RuntimePatch] = ()) -> list[FieldError]:
+    """Return what is wrong with patches, whatever the runtime; nothing about one that is stored like that.
+
+    A job that another version let in has to stay one that can be suspended and resumed.
+    """
     errors = []
+    stored = {patch.manager: patch for patch in old}
     for i, patch in enumerate(patches):
+        if (before := stored.get(patch.manager)) is not None and is_same_patch(patch, before):
+            continue
         place = f"spec.runtimePatches[{i}]"
         if patch.manager and (problem := explain_domain_path(patch.manager)):
             errors.append(refuse(f"{place}.manager", Rule.INVALID, problem, patch.manager))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from trainwright.admission.sameness import is_same
 from trainwright.admission.train_job_defaults import list_replicated_job_patches
 from trainwright.admission.verdict import refuse
 from trainwright.api.jobset import JobSet
@@ -35,12 +36,14 @@ def find_immutable_changes(new: TrainJobSpec, old: TrainJobSpec) -> list[FieldEr
     for field, path in (
         ("runtime_ref", "spec.runtimeRef"),
         ("managed_by", "spec.managedBy"),
-        ("initializer", "spec.initializer"),
         ("active_deadline_seconds", "spec.activeDeadlineSeconds"),
     ):
         if getattr(new, field) != getattr(old, field):
             errors.append(_immutable(path, getattr(new, field)))
-    if _fix_size(new.trainer) != _fix_size(old.trainer):
+    if not is_same(new.initializer, old.initializer):
+        errors.append(_immutable("spec.initializer", new.initializer))
+    has_other_words = _fix_size(new.trainer) != _fix_size(old.trainer)
+    if has_other_words or not is_same(_get(new.trainer, "env"), _get(old.trainer, "env")):
         errors.append(_immutable("spec.trainer", None, "; only its size may, while the job is suspended"))
     errors += _find_immutable_patch_changes(new, old)
     return errors
@@ -56,9 +59,9 @@ def find_untimely_changes(new: TrainJob, old: TrainJob, job_set: JobSet | None) 
     changed = [
         f"spec.trainer.{_WIRE_NAMES[field]}"
         for field in _SCALABLE
-        if _get(new.spec.trainer, field) != _get(old.spec.trainer, field)
+        if not is_same(_get(new.spec.trainer, field), _get(old.spec.trainer, field))
     ]
-    if (new.spec.runtime_patches or []) != (old.spec.runtime_patches or []):
+    if not is_same(new.spec.runtime_patches, old.spec.runtime_patches):
         changed.append("spec.runtimePatches")
     errors = list(_check_queue_patch(new, old))
     if not new.spec.suspend and not old.spec.suspend:
@@ -78,14 +81,14 @@ def find_untimely_changes(new: TrainJob, old: TrainJob, job_set: JobSet | None) 
 def has_relevant_change(new: TrainJobSpec, old: TrainJobSpec) -> bool:
     """Say whether an update changes anything that the runtime has a say in."""
     return any(
-        getattr(new, field) != getattr(old, field)
+        not is_same(getattr(new, field), getattr(old, field))
         for field in ("runtime_ref", "initializer", "trainer", "runtime_patches")
     )
 
 
 def _fix_size(trainer: Trainer | None) -> Trainer:
-    """Return the trainer block without its size; no block is the same as an empty one."""
-    return msgspec.structs.replace(trainer or Trainer(), **dict.fromkeys(_SCALABLE))
+    """Return the trainer block without its size and variables; no block is the same as an empty one."""
+    return msgspec.structs.replace(trainer or Trainer(), env=None, **dict.fromkeys(_SCALABLE))
 
 
 def _get(trainer: Trainer | None, field: str) -> Any:
@@ -115,7 +118,7 @@ def _find_immutable_patch_changes(new: TrainJobSpec, old: TrainJobSpec) -> Itera
                 continue
             for field, wire_name in _IMMUTABLE_OF_PODS.items():
                 before, after = getattr(old_pod, field), getattr(pod, field)
-                if before is not None and after is not None and before != after:
+                if before is not None and after is not None and not is_same(before, after):
                     path = (
                         f"spec.runtimePatches[{i}].trainingRuntimeSpec.template.spec.replicatedJobs[{j}]"
                         f".template.spec.template.spec.{wire_name}"

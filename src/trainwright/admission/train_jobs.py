@@ -73,7 +73,8 @@ def validate_train_job(
     if job.metadata.deletion_timestamp is None:
         reference_errors = list(_check_runtime_ref(job.spec.runtime_ref))
         denied += reference_errors
-        denied += find_patch_errors(job.spec.runtime_patches or ())
+        stored = (old.spec.runtime_patches if old and old.spec else None) or ()
+        denied += find_patch_errors(job.spec.runtime_patches or (), stored)
         warnings += _list_own_warnings(job.spec)
         if runtime is not None:
             name = f'Referenced {runtime.kind} "{runtime.metadata.name}"'

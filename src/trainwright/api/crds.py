@@ -138,6 +138,9 @@ class _Core:
         self.job_set_spec = job_set_spec
         job = job_set_spec["properties"]["replicatedJobs"]["items"]["properties"]["template"]
         self._pod_spec = job["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
+        for containers in ("containers[]", "initContainers[]"):
+            reference = self.find(f"{containers}.env[].valueFrom.resourceFieldRef")
+            reference["properties"]["divisor"]["default"] = "0"  # as ResourceFieldSelector has it
 
     def find(self, path: str) -> Json:
         """Return the schema at a path of the pod spec such as `containers[].env[]`."""

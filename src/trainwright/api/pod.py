@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from trainwright.api.markers import at_most_one, expects, list_map, not_empty, one_of, shape
+from trainwright.api.markers import at_most_one, default, expects, list_map, not_empty, one_of, shape
 from trainwright.api.meta import ApiStruct, Int32, Int64, Json, LabelsAndAnnotations, QuantityValue
 
 DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -27,11 +27,15 @@ class ObjectFieldSelector(ApiStruct, frozen=True, kw_only=True):
 
 
 class ResourceFieldSelector(ApiStruct, frozen=True, kw_only=True):
-    """A limit or request of a container."""
+    """A limit or request of a container.
+
+    The default is what clients written in Go write where the field is absent (Kueue, in a TrainJob that it
+    admits): to variables that may not change it would be a change. It means 1.
+    """
 
     resource: str
     container_name: str | None = None
-    divisor: QuantityValue | None = None
+    divisor: Annotated[QuantityValue, default("0")] | None = None
 
 
 class KeySelector(ApiStruct, frozen=True, kw_only=True):

@@ -150,6 +150,28 @@ async def test_what_kueue_does_not_know_survives_admission_and_eviction(
     assert "runtimeSnapshot" in status
 
 
+async def test_what_kueue_writes_in_other_words_is_no_change(
+    people: People, queues: Queues, operator: Running
+) -> None:
+    """Go leaves out what is empty, writes amounts in one way, and some fields that were absent."""
+    await queues.add({"blue": {"cpu": "1"}})
+    await people.create(runtime())
+    own = {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}
+    cache = {"name": "cache", "emptyDir": {"sizeLimit": "1024Mi"}}
+    trainer = {"args": [], "env": [own], "resourcesPerNode": {"limits": {"cpu": 1}, "requests": {"cpu": 0.5}}}
+    patch = patch_node(volumes=[cache], nodeSelector={}, tolerations=[])
+    await people.create(queues.job(trainer=trainer, runtimePatches=[patch]))
+    await people.until_phase("Running")
+    await queues.edit("demo", {"spec": {"active": False}})
+    await queues.until("QuotaReserved", "False")
+    await people.until_pods(0)
+    await queues.edit("demo", {"spec": {"active": True}})
+    await people.until_phase("Running")
+
+    job = await people.find("TrainJob")
+    assert job["spec"]["trainer"]["args"] == []
+
+
 async def test_a_job_whose_runtime_is_edited_starts_again_as_it_was(
     people: People, queues: Queues, operator: Running
 ) -> None:
