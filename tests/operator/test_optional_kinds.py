@@ -7,9 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from cluster.kube.scripted_server import ScriptedServer, settle
 from trainwright.api.constants import SNAPSHOT_KEY
+from trainwright.api.kueue import WORKLOAD_KINDS
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.kube.errors import ForbiddenError, NotFoundError, ServerTroubleError, Status
 from trainwright.cluster.kube.queue import Priority
@@ -192,6 +194,19 @@ async def test_what_nobody_serves_keeps_nobody_waiting_and_is_asked_for_again_la
         assert server.asked == [V1BETA2, V1BETA1]
         await asyncio.sleep(2)
         assert server.asked == [V1BETA2, V1BETA1, V1BETA2]
+
+
+@on_virtual_time
+async def test_what_may_not_be_read_is_told_once() -> None:
+    server = Server()
+    server.refusal = FORBIDDEN
+    server.put(queued())
+    with capture_logs() as logs:
+        async with caching(server):
+            await asyncio.sleep(5 * RETRY_SECONDS)
+    assert len(server.asked) > 6
+    told = [line["kind"] for line in logs if line["log_level"] == "warning"]
+    assert told == list(WORKLOAD_KINDS)
 
 
 @on_virtual_time

@@ -175,8 +175,13 @@ class CertificateKeeper:
             log.info("renewing certificates", secret=str(place), fault=fault)
             self._renewed_at = now
         made = await asyncio.to_thread(build_certificates, self._settings.hosts, self._clock(), present)
-        self._seen[place] = await self._store(secret, made)
+        self._learn(place, secret, await self._store(secret, made))
         return made, None
+
+    def _learn(self, place: Place, before: Json | None, written: Json) -> None:
+        """Know what was written, unless the watch has told of it meanwhile, or of what came after it."""
+        if self._seen[place] is before:
+            self._seen[place] = written
 
     async def _store(self, secret: Json | None, certificates: Certificates) -> Json:
         """Write the Secret, unless somebody wrote it since it was seen. Raises Conflict, AlreadyExists."""
@@ -212,7 +217,7 @@ class CertificateKeeper:
         if webhooks != (configuration.get("webhooks") or []):
             identity = {"apiVersion": place.resource.api_version, "kind": place.resource.kind}
             changed = {**identity, **configuration, "webhooks": webhooks}
-            self._seen[place] = await self._send(build_replace(place, changed))
+            self._learn(place, configuration, await self._send(build_replace(place, changed)))
             log.info("put the CA into a webhook configuration", name=place.name)
         return True
 

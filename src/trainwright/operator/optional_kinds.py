@@ -41,6 +41,7 @@ class OptionalKind(Generic[T]):
         self._is_needed = is_needed
         self._need = asyncio.Event()
         self._is_known = asyncio.Event()
+        self._told: set[str] = set()  # which kinds may not be read
 
     def look(self) -> None:
         """Say that the need may have arisen."""
@@ -81,5 +82,7 @@ class OptionalKind(Generic[T]):
         except ABSENCES as error:
             was_there = self.informer.synced.is_set()
             self.informer.forget()
-            tell = log.warning if was_there or isinstance(error, ForbiddenError) else log.debug
+            is_news = was_there or (isinstance(error, ForbiddenError) and kind not in self._told)
+            self._told.add(kind)
+            tell = log.warning if is_news else log.debug
             tell("objects are not looked at", kind=kind, error=str(error), retry_seconds=RETRY_SECONDS)
