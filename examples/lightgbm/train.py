@@ -44,7 +44,9 @@ PARAMETERS = {
 
 def main():
     options = parse_options()
-    node, nodes = int(os.environ["DMLC_TASK_ID"]), int(os.environ["DMLC_NUM_WORKER"])
+    node = int(os.environ["DMLC_TASK_ID"])
+    # One worker on every node; XGBoost counts one for each accelerator of it.
+    nodes = int(os.environ["DMLC_NUM_WORKER"]) // int(os.environ["DMLC_WORKERS_PER_NODE"])
     machines = find_machines(os.environ["DMLC_TRACKER_URI"], int(os.environ["DMLC_TRACKER_PORT"]), nodes)
     together = {
         "tree_learner": "data",

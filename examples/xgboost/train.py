@@ -41,7 +41,9 @@ PARAMETERS = {
 
 def main():
     options = parse_options()
-    node, nodes = int(os.environ["DMLC_TASK_ID"]), int(os.environ["DMLC_NUM_WORKER"])
+    node = int(os.environ["DMLC_TASK_ID"])
+    # One worker on every node, even where it has several accelerators, one for each of which is counted.
+    nodes = int(os.environ["DMLC_NUM_WORKER"]) // int(os.environ["DMLC_WORKERS_PER_NODE"])
     address, port = os.environ["DMLC_TRACKER_URI"], int(os.environ["DMLC_TRACKER_PORT"])
 
     tracker = None
