@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from frameworks.mpi.builders import launcher, mpi_layout, mpi_runtime, node
-from template.builders import PLAIN, TORCH, container
+from template.builders import PLAIN, TORCH, container, replicated_job
 from trainwright.api.meta import Json
 from trainwright.api.pod import ResourceRequirements
 from trainwright.api.runtime import MLPolicy, MPIPolicy
@@ -266,6 +266,15 @@ WAITS: dict[str, tuple[list[Json], Json, tuple[str, ...]]] = {
     "no nodes": ([launcher(dependsOn=[])], {}, ()),
     "nodes that wait for the launcher": (
         [launcher(dependsOn=[]), node(dependsOn=[{"name": "launcher", "status": "Ready"}])],
+        {},
+        (),
+    ),
+    "nodes that wait for what waits for the launcher": (
+        [
+            launcher(dependsOn=[]),
+            replicated_job("check", ancestor=None, dependsOn=[{"name": "launcher", "status": "Complete"}]),
+            node(dependsOn=[{"name": "check", "status": "Complete"}]),
+        ],
         {},
         (),
     ),

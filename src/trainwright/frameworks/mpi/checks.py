@@ -60,10 +60,9 @@ def must_wait_for_nodes(layout: JobLayout) -> bool:
     """Say whether the launcher has to be told to wait until the nodes are ready (case B074).
 
     Not where JobSet starts replicated jobs in order, which excludes it, nor where the nodes wait for the
-    launcher.
+    launcher, or for something that does.
     """
-    node = find_named(list_replicated_jobs(layout.template.spec), NODE)
-    if node is None or _find_dependency(node, LAUNCHER) is not None:
+    if layout.find_pod_set(NODE) is None or LAUNCHER in _list_awaited(layout, NODE):
         return False
     order: str | None = get_part(layout.template.spec, "startupPolicy").get("startupPolicyOrder")
     return order != "InOrder"
@@ -161,6 +160,19 @@ def _warn_of_waiting(layout: JobLayout) -> Iterator[str]:
 def _list_roles(layout: JobLayout) -> list[PodSet]:
     found = (layout.find_pod_set(LAUNCHER), layout.find_pod_set(NODE))
     return [pod_set for pod_set in found if pod_set is not None]
+
+
+def _list_awaited(layout: JobLayout, name: str) -> set[str]:
+    """Return the replicated jobs that one waits for, and those that these wait for."""
+    replicated_jobs = list_replicated_jobs(layout.template.spec)
+    awaited: set[str] = set()
+    waiting = [name]
+    while waiting:
+        found = find_named(replicated_jobs, waiting.pop()) or {}
+        others = {dependency["name"] for dependency in found.get("dependsOn") or ()} - awaited
+        awaited |= others
+        waiting += others
+    return awaited
 
 
 def _find_dependency(replicated_job: Json, name: str) -> Json | None:
