@@ -75,3 +75,15 @@ def test_a_kind_that_is_not_served_names_what_is_not_installed(api_version: str,
     assert problem.reason == reason
     assert problem.message == f"PodGroup ns/demo: PodGroup of {api_version} is not known here"
     assert reason in HINTS
+
+
+def test_a_job_that_is_edited_while_its_runtime_is_missing_says_so_of_its_new_self() -> None:
+    """The condition has held all the time; that the edit was looked at can be told from its generation."""
+    [first, *_] = decide(Seen(train_job=train_job()), NOW)
+    assert isinstance(first, PatchStatus)
+    metadata = msgspec.structs.replace(train_job().metadata, generation=2)
+    edited = msgspec.structs.replace(train_job(), metadata=metadata, status=first.status)
+    [second, *_] = decide(Seen(train_job=edited), NOW + timedelta(seconds=9))
+    assert isinstance(second, PatchStatus)
+    [condition] = second.status.conditions or ()
+    assert (condition.observed_generation, condition.last_transition_time) == (2, NOW)

@@ -2,6 +2,8 @@
 
 Conditions are exactly Suspended, Complete and Failed, and ResourcesCreated while it is False. Suspended goes
 away on resume: the public SDK calls a job Running only while it has no condition (clients, section 1.2).
+The first three hold whatever is edited, so they name no generation: `kubectl wait` believes no condition that
+names an older one than the object's, and to raise it would be a write between two of Kueue's.
 A time in the status is written once, when what it tells begins; all else follows from the observations, so
 the same world gives the same status in whatever order it was seen.
 """
@@ -88,7 +90,6 @@ def build_final_status(view: View, runtime: Runtime | None, ending: Ending, now:
                 message=ending.message,
                 # When we saw it, by the clock that a TTL is counted on; `completionTime` is when it was.
                 last_transition_time=truncate_to_seconds(now),
-                observed_generation=view.job.metadata.generation,
             ),
         ],
         jobs_status=jobs_status or None,
@@ -303,7 +304,6 @@ def _build_suspended(view: View, now: datetime) -> Condition:
         reason="Suspended",
         message="TrainJob is suspended",
         last_transition_time=truncate_to_seconds(now),
-        observed_generation=view.job.metadata.generation,
     )
 
 
@@ -311,8 +311,6 @@ def _build_refused(view: View, problem: Problem | None, now: datetime) -> Condit
     if problem is None:
         return None
     before = get_condition(view.status, RESOURCES_CREATED)
-    if before is not None and (before.reason, before.message) == (problem.reason, problem.message):
-        return before
     return Condition(
         type=RESOURCES_CREATED,
         status="False",
