@@ -85,16 +85,31 @@ async def read_objects(cluster: LocalCluster, names: list[str]) -> list[Any]:
 def toggle(paths: StatePaths, environment: dict[str, str], name: str, count: int) -> int:
     """Suspend and resume a job, last resume it; return how many supervisors that took.
 
-    The pauses are of different lengths, so that changes meet supervisors at every point of their lives.
+    The pauses are of different lengths, up to what a supervisor takes here from a suspension to its end, so
+    that changes meet supervisors at every point of their lives.
     """
     key = ObjectKey("TrainJob", "default", name)
     started = 0
-    for number in range(2 * count):
+
+    def change(suspend: bool) -> str:
+        nonlocal started
         with LocalCluster(paths.store) as cluster:
-            stored = asyncio.run(cluster.patch(key, {"spec": {"suspend": number % 2 == 0}}))
-        uid = stored["metadata"]["uid"]
+            stored = asyncio.run(cluster.patch(key, {"spec": {"suspend": suspend}}))
+        uid: str = stored["metadata"]["uid"]
         started += ensure_supervisor(paths, key, environment, Path(environment["WORK"]), uid)
-        time.sleep(0.013 * (number % 11))
+        return uid
+
+    change(suspend=False)
+    began = time.monotonic()
+    lock = SupervisorLock(paths, change(suspend=True))
+    while not lock.try_acquire():
+        time.sleep(0.002)
+    lock.abandon()
+    longest = min(time.monotonic() - began, 0.5)
+    for number in range(2 * count):
+        change(suspend=number % 2 == 1)
+        time.sleep(longest * (number % 11) / 10)
+    change(suspend=False)
     return started
 
 

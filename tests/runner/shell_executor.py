@@ -10,8 +10,10 @@ import contextlib
 import os
 import signal
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from runner.lab import is_process_alive
 from trainwright.api.core import (
     ContainerState,
     ContainerStateRunning,
@@ -64,10 +66,22 @@ class ShellRun:
             self._kill()
         await self._process.wait()
         self._kill()
+        while any(is_process_alive(pid) for pid in list_group(self._process.pid)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def list_group(group: int) -> list[int]:
+    """Return the processes of a process group."""
+    found: list[int] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(process.name)) == group:
+                found.append(int(process.name))
+    return found
 
 
 class ShellExecutor:

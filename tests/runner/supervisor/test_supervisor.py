@@ -61,11 +61,12 @@ async def test_what_depends_on_a_step_starts_after_it_has_completed(lab: Lab) ->
 
 
 async def test_what_depends_on_a_ready_server_starts_while_it_runs(lab: Lab) -> None:
+    """The server is ready as soon as its command runs, which may be before it has said so."""
     await lab.submit(
         replicated_job("server", ENDLESS),
         replicated_job(
             "node",
-            'cp "$WORK/runs-0" "$WORK/server"',
+            'until [ -e "$WORK/runs-0" ]; do sleep 0.02; done',
             step="trainer",
             dependsOn=[{"name": "server", "status": "Ready"}],
         ),
@@ -209,8 +210,10 @@ async def test_a_new_job_of_the_same_name_is_not_the_old_supervisors_business(la
 
 
 async def test_a_job_that_runs_too_long_fails(lab: Lab) -> None:
-    await lab.submit(replicated_job("node", ENDLESS, step="trainer"), activeDeadlineSeconds=1)
+    await lab.submit(replicated_job("node", ENDLESS, step="trainer"), activeDeadlineSeconds=3600)
     async with lab.supervising():
+        await lab.until_file("runs-0")
+        await lab.patch({"spec": {"activeDeadlineSeconds": 1}})
         assert await lab.until_finished() == {"Failed": ("True", "DeadlineExceeded")}
 
     assert (lab.work / "stopped-0").exists()

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,8 +34,11 @@ _FILE: Final = "processes.json"
 
 
 def record_children(job: JobPaths) -> None:
-    """Write down the child processes of this process."""
-    identities = [identity for pid in _list_children() if (identity := read_identity(pid)) is not None]
+    """Write down the child processes of this process, and theirs.
+
+    A container's child is watched over by one of ours, and ends after it: its end is that of the container.
+    """
+    identities = [identity for pid in _list_descendants() if (identity := read_identity(pid)) is not None]
     draft = job.root / f".{_FILE}.{os.getpid()}"
     draft.write_bytes(msgspec.json.encode(identities))
     draft.replace(job.root / _FILE)
@@ -56,25 +60,37 @@ def _end_processes(job: JobPaths) -> None:
         recorded = msgspec.json.decode(file.read_bytes(), type=list[ProcessIdentity])
     except (OSError, msgspec.DecodeError):
         return
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while living := [identity for identity in recorded if is_alive(identity)]:
-        if time.monotonic() > deadline:
-            for identity in living:
-                with contextlib.suppress(PermissionError):
-                    send_signal(identity, signal.SIGKILL)
-            break
-        time.sleep(_PAUSE_SECONDS)
+    for identity in _wait_for_end(recorded):
+        with contextlib.suppress(PermissionError):
+            send_signal(identity, signal.SIGKILL)
+    # What was killed takes a moment to go.
+    _wait_for_end(recorded)
     file.unlink(missing_ok=True)
 
 
-def _list_children() -> list[int]:
-    threads = Path("/proc/self/task")
-    if not threads.is_dir():
+def _wait_for_end(processes: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
+    """Wait until they have ended, for a while; return those that have not."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while living := [identity for identity in processes if is_alive(identity)]:
+        if time.monotonic() > deadline:
+            return living
+        time.sleep(_PAUSE_SECONDS)
+    return []
+
+
+def _list_descendants() -> list[int]:
+    if not Path("/proc/self/task").is_dir():
         import psutil
 
-        return [child.pid for child in psutil.Process().children()]
+        return [child.pid for child in psutil.Process().children(recursive=True)]
+    children = _list_children("self")
+    return [*children, *(pid for child in children for pid in _list_children(str(child)))]
+
+
+def _list_children(process: str) -> list[int]:
     children: list[int] = []
-    for thread in threads.iterdir():
-        with contextlib.suppress(OSError):
-            children += map(int, (thread / "children").read_text().split())
+    with contextlib.suppress(OSError):
+        for thread in Path("/proc", process, "task").iterdir():
+            with contextlib.suppress(OSError):
+                children += map(int, (thread / "children").read_text().split())
     return children

@@ -241,6 +241,7 @@ class _Slot:
             self._note(self._run.status)
             while self.status.phase not in _FINAL:
                 self._note(await self._run.changed())
+                self._record(job)  # containers come and go while a pod lives
         except Exception as error:  # noqa: BLE001 (the task ends here; the pod's status says why)
             self._log.exception("pod could not be run", error, pod=self.key.name)
             failed = msgspec.structs.replace(
