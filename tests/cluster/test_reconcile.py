@@ -21,6 +21,8 @@ from trainwright.errors import Forbidden, NotFound
 from trainwright.frameworks import FRAMEWORKS, is_chosen
 from trainwright.frameworks.plain import Plain
 from trainwright.render import render
+from trainwright.runner.controllers.actions import Create
+from trainwright.runner.controllers.jobset import decide_job_set
 
 KEY = ObjectKey("TrainJob", "default", "demo")
 JOB_SET = ObjectKey("JobSet", "default", "demo")
@@ -210,6 +212,15 @@ async def test_suspend_and_resume_reach_the_job_set_and_the_status(cluster, cloc
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     await cluster.patch_status(JOB_SET, {"status": {"conditions": [suspended]}})
+    # JobSet makes the Jobs of one that is suspended, too.
+    for action in decide_job_set(await cluster.get(JOB_SET), [], clock.now):
+        if isinstance(action, Create):
+            await cluster.create(action.object)
+    await settle(cluster, clock)
+    assert (await cluster.list("Job")).items == []  # they have run
+    for action in decide_job_set(await cluster.get(JOB_SET), [], clock.now):
+        if isinstance(action, Create):
+            await cluster.create(action.object)
     await cluster.patch(KEY, {"spec": {"suspend": False}})
     await settle(cluster, clock)
     assert not (await cluster.get(JOB_SET))["spec"].get("suspend")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 from urllib.parse import urlsplit
@@ -61,3 +62,5 @@ class RawClient:
 
     async def close(self) -> None:
         self.writer.close()
+        with contextlib.suppress(OSError):  # the server may have been faster
+            await self.writer.wait_closed()

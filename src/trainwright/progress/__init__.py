@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["flush", "report"]
 
 _EXIT_SECONDS = 2.0  # the longest that a silent server may hold up the end of a training
+_LOADING_SECONDS = 10.0  # http and ssl, for a script that ends right after its first report on a busy machine
 
 _reporter = Reporter(os.environ)
 
@@ -56,6 +57,7 @@ def flush(timeout_seconds: float = _EXIT_SECONDS) -> bool:
 
 
 def _flush_at_exit() -> None:
+    _reporter.wait_until_prepared(_LOADING_SECONDS)
     _reporter.flush(_EXIT_SECONDS)
 
 

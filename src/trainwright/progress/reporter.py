@@ -55,6 +55,7 @@ class Reporter:
         self._unsent = False
         self._urgent = False
         self._sending = False
+        self._prepared = threading.Event()
         self._failures = 0
         self._attempts = 0
 
@@ -87,6 +88,11 @@ class Reporter:
                     self._changed.notify_all()
         except Exception as error:  # noqa: BLE001 (a training must not end because of its progress bar)
             _warn_once(f"{type(error).__name__}: {error}")
+
+    def wait_until_prepared(self, timeout_seconds: float) -> None:
+        """Wait until the thread, if there is one, has loaded what it sends with."""
+        if self._thread is not None:
+            self._prepared.wait(timeout_seconds)
 
     def flush(self, timeout_seconds: float) -> bool:
         """Send what is unsent and wait for it, at most so long. Says whether nothing is left to send."""
@@ -145,6 +151,7 @@ class Reporter:
         from trainwright.progress.endpoint import Endpoint  # http and ssl: only where reports are sent
 
         endpoint = Endpoint(self._environment)
+        self._prepared.set()
         not_before = 0.0
         while True:
             with self._changed:

@@ -148,7 +148,7 @@ def test_processes_that_open_a_new_store_at_once_all_succeed(path):
     for child in children:
         child.stdin.write("go\n")
         child.stdin.flush()
-    assert [child.communicate(timeout=30)[0].strip() for child in children] == ["wal"] * 4
+    assert [child.communicate(timeout=100)[0].strip() for child in children] == ["wal"] * 4
     assert read_version(path) == len(MIGRATIONS)
 
 

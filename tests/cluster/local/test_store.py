@@ -44,7 +44,7 @@ def let_go(*children):
 
 
 async def take(changes, count):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [await anext(changes) for _ in range(count)]
 
 
@@ -418,6 +418,7 @@ from trainwright.cluster.local.store import LocalCluster
 
 async def main(path):
     with LocalCluster(path) as cluster:
+        print("ready", flush=True)
         sys.stdin.readline()
         await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})
 
@@ -429,12 +430,13 @@ async def test_a_watch_sees_what_another_process_does(path):
     with LocalCluster(path) as cluster:
         changes = cluster.watch(["Pod"], None, (await cluster.list("Pod")).resource_version)
         child = start_child(CREATE_ONE, path)
+        assert child.stdout.readline() == "ready\n"
         waiting = asyncio.create_task(take(changes, 1))
         await asyncio.sleep(0)
         let_go(child)
         (change,) = await waiting
         assert change.object["metadata"]["name"] == "p"
-        child.communicate(timeout=30)
+        child.communicate(timeout=60)
         await changes.aclose()
 
 

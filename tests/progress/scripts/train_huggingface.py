@@ -3,9 +3,18 @@
 import sys
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
+from trainwright.progress import flush
 from trainwright.progress.huggingface import ProgressCallback
+
+
+class Patience(TrainerCallback):
+    """Waits until what was reported has arrived, so that each logged value is seen on a busy machine."""
+
+    def on_log(self, *_args, **_keywords):
+        flush(60.0)
+
 
 torch.manual_seed(0)
 model = GPT2LMHeadModel(GPT2Config(vocab_size=16, n_positions=16, n_embd=16, n_layer=2, n_head=2))
@@ -22,5 +31,5 @@ arguments = TrainingArguments(
     use_cpu=True,
     disable_tqdm=True,
 )
-callbacks = [ProgressCallback()] if "ours" in sys.argv else []
+callbacks = [ProgressCallback(), Patience()] if "ours" in sys.argv else []
 Trainer(model, arguments, train_dataset=data, eval_dataset=data[:8], callbacks=callbacks).train()

@@ -3,10 +3,21 @@
 import sys
 
 import torch
-from lightning.pytorch import LightningModule, Trainer, seed_everything
+from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from torch.utils.data import DataLoader, TensorDataset
 
+from trainwright.progress import flush
 from trainwright.progress.lightning import ProgressCallback
+
+
+class Patience(Callback):
+    """Waits until what was reported has arrived, so that each logged value is seen on a busy machine."""
+
+    def on_train_batch_end(self, *_):
+        flush(60.0)
+
+    def on_validation_end(self, *_):
+        flush(60.0)
 
 
 class Line(LightningModule):
@@ -41,6 +52,6 @@ trainer = Trainer(
     enable_progress_bar=False,
     log_every_n_steps=2,
     default_root_dir=sys.argv[1],
-    callbacks=[ProgressCallback()],
+    callbacks=[ProgressCallback(), Patience()],
 )
 trainer.fit(Line(), loader, loader)

@@ -227,6 +227,26 @@ async def test_the_last_report_is_handed_on_before_the_server_is_closed(tmp_path
     assert inbox.percents[-1] == 100
 
 
+async def test_a_report_that_waits_for_one_before_it_is_handed_on_before_the_server_is_closed(
+    tmp_path: Path, inbox: Inbox
+):
+    """1. Storing 1 % takes long. 2. Meanwhile 100 % arrives, and the server is to close. 3. Both arrive."""
+    inbox.may_go_on.clear()
+    server = ProgressServer("team", "demo", tmp_path / "token", inbox)
+    await server.start()
+    async with connect(server) as client:
+        for percent in (1, 100):
+            client.post(build_report(progressPercentage=percent), token_of(server))
+            assert (await client.read_response()).code == 200
+            await inbox.wait_for(1)
+    closing = asyncio.create_task(server.close())
+    for _ in range(20):  # as far as it gets by itself
+        await asyncio.sleep(0)
+    inbox.may_go_on.set()
+    await closing
+    assert inbox.percents == [1, 100]
+
+
 async def test_an_older_report_is_dropped(server: ProgressServer, inbox: Inbox):
     async with connect(server) as client:
         client.post(build_report(progressPercentage=50), token_of(server))

@@ -93,13 +93,13 @@ class ProgressServer:
 
     async def close(self) -> None:
         """Stop listening, end open connections, hand on the last report, and void the token."""
+        self._closing.set()
         if self._server is not None:
             self._server.close()
         self._socket.close()
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        self._closing.set()
         self._arrived.set()
         if self._delivery is not None:
             await self._delivery
@@ -151,7 +151,7 @@ class ProgressServer:
                     await self._on_report(report)
                 except Exception as error:  # noqa: BLE001 (the next report may go through)
                     _log_failure("a progress report was not stored", error)
-            if self._closing.is_set():
+            if self._closing.is_set() and not self._arrived.is_set():
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DELIVERY_SECONDS):
@@ -160,7 +160,7 @@ class ProgressServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection until it ends."""
         task = asyncio.current_task()
-        if task is None or len(self._connections) >= _MAX_CONNECTIONS:
+        if task is None or self._closing.is_set() or len(self._connections) >= _MAX_CONNECTIONS:
             writer.close()
             return
         self._connections.add(task)
