@@ -436,7 +436,7 @@ def test_r01_a_job_with_claims_is_resumed_with_its_claims_as_they_are_stored() -
     world = with_claims(None)
     stored = [{**CLAIMS[0], "retentionPolicy": {"whenDeleted": "Delete"}, "filledIn": True}]
     world.merge("JobSet", JOB, {"spec": {"volumeClaimPolicies": stored}})
-    world.rest()  # the edit is a new generation: Jobs are renewed once more
+    world.settle()  # the edit is a new generation: Jobs are renewed once more
     world.patch_job(suspend=False)
     apply = decide(world.seen(), world.now)[-1]
     assert isinstance(apply, Apply)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from control.builders import runtime, step, train_job
 from control.lives import as_json, get_image, resume, start, suspend
 from control.world import World
 from trainwright.control.actions import Patch
+from trainwright.runner.controllers.jobset import decide_job_set
+
+_TOLERATION = {"spec": {"template": {"spec": {"tolerations": [{"key": "tax", "operator": "Exists"}]}}}}
 
 
 def test_a_queued_job_costs_one_write_and_two_more_when_it_is_resumed() -> None:
@@ -113,6 +117,61 @@ def test_kueue_moves_a_job_to_another_flavor_with_one_job_set_write() -> None:
     assert world.writes == ["patch status", "apply JobSet"]
     world.settle()
     assert [pod["spec"]["nodeSelector"] for pod in world.pods()] == [{"shade": "green"}] * 2
+
+
+def test_jobs_that_job_set_makes_from_what_it_knew_before_are_made_once_more() -> None:
+    """1. Admitted on blue. 2. Evicted; Kueue takes its patch away. 3. The clean template is applied, and the
+    Jobs are deleted. 4. JobSet hears of the Jobs first, and makes them of blue again. 5. Admitted on green:
+    nothing of blue is left."""
+    world = World(train_job(suspend=True, num_nodes=2), runtime())
+    world.settle()
+    resume(world, runtimePatches=[_selector_patch("blue")])
+    world.run_pods()
+    suspend(world)
+    before = copy.deepcopy(world.job_set)
+    assert before is not None
+    world.patch_job(runtimePatches=[{"manager": "kueue.x-k8s.io/manager"}])
+    world.rest()
+    assert world.of_kind("Job") == []
+    world.carry_out(decide_job_set(before, [], world.now))
+    [stale] = world.of_kind("Job")
+    assert stale["spec"]["template"]["spec"]["nodeSelector"] == {"pool": "blue"}
+    resume(world, runtimePatches=[_selector_patch("green", "shade")])
+    assert [pod["spec"]["nodeSelector"] for pod in world.pods()] == [{"shade": "green"}] * 2
+
+
+def test_a_job_goes_on_only_when_job_set_has_made_its_jobs_again() -> None:
+    """Otherwise it might still make them from what it knew before, and merge the new into that."""
+    world = World(train_job(suspend=True, num_nodes=2), runtime())
+    world.settle()
+    resume(world, runtimePatches=[_selector_patch("blue")])
+    world.run_pods()
+    suspend(world)
+    world.patch_job(runtimePatches=None)
+    world.rest()
+    assert world.of_kind("Job") == []
+    world.patch_job(suspend=False)
+    world.rest()
+    assert world.job_set is not None
+    assert world.job_set["spec"]["suspend"] is True
+    assert world.status.cause is not None
+    assert world.status.cause.reason == "WaitingForJobs"
+    world.settle()
+    assert world.job_set["spec"]["suspend"] is False
+    assert world.status.cause is None
+
+
+def test_jobs_to_which_somebody_adds_whenever_they_are_made_are_not_made_anew_for_ever() -> None:
+    world = start()
+    suspend(world)
+    world.writes.clear()
+    for _ in range(10):
+        for job in world.of_kind("Job"):
+            world.merge("Job", job["metadata"]["name"], _TOLERATION)
+        world.settle()
+    assert 0 < world.writes.count("delete Job") < 5
+    resume(world)
+    assert world.counters() == {"node": (0, 0, 0, 1, 0)}
 
 
 def test_labels_that_somebody_else_adds_to_the_job_set_cause_one_write_not_many() -> None:

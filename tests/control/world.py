@@ -25,7 +25,16 @@ from trainwright.api.pod_group import PodGroup
 from trainwright.api.runtime import ClusterTrainingRuntime, Runtime, TrainingRuntime
 from trainwright.api.trainjob import TrainJob, TrainJobStatus
 from trainwright.cluster.local.merge_patch import merge_patch
-from trainwright.control.actions import Action, Apply, Delete, Emit, Patch, PatchStatus, RequeueAfter
+from trainwright.control.actions import (
+    Action,
+    Apply,
+    Delete,
+    Emit,
+    EnsureSecret,
+    Patch,
+    PatchStatus,
+    RequeueAfter,
+)
 from trainwright.control.decide import decide
 from trainwright.control.lifecycle import Render
 from trainwright.control.seen import Refusal, Seen
@@ -190,6 +199,11 @@ class World:
             case Apply():
                 self.apply(action.object)
                 self.writes.append(f"apply {action.object['kind']}")
+            case EnsureSecret():
+                name = action.object["metadata"]["name"]
+                if ("Secret", name) not in self.objects:
+                    self.put(action.object)
+                    self.writes.append("create Secret")
             case Patch():
                 assert (action.key.kind, action.key.name) in self.objects
                 self.merge(action.key.kind, action.key.name, action.merge)
@@ -279,16 +293,17 @@ class World:
         for _ in range(30):
             wrote = False
             if self.job_set is not None:
-                wrote = self._carry_out(decide_job_set(self.job_set, self.of_kind("Job"), self.now))
+                wrote = self.carry_out(decide_job_set(self.job_set, self.of_kind("Job"), self.now))
             for job in self.of_kind("Job"):
                 actions = decide_job(job, self.of_kind("Pod"), self.now, lambda: next(self._suffixes))
-                wrote = self._carry_out(actions) or wrote
+                wrote = self.carry_out(actions) or wrote
             if not wrote:
                 return moved
             moved = True
         raise AssertionError("the controllers do not come to rest")
 
-    def _carry_out(self, actions: list[Any]) -> bool:
+    def carry_out(self, actions: list[Any]) -> bool:
+        """Do what a controller asks for; say whether anything changed."""
         wrote = False
         for action in actions:
             match action:
@@ -358,7 +373,7 @@ def _status(*, ready: bool = False, **state: Json) -> Json:
 
 
 def _key_of(action: Action) -> ObjectKey:
-    if isinstance(action, Apply):
+    if isinstance(action, Apply | EnsureSecret):
         metadata = action.object["metadata"]
         return ObjectKey(action.object["kind"], metadata.get("namespace", ""), metadata["name"])
     assert isinstance(action, Patch | Delete | PatchStatus)

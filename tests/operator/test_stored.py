@@ -143,7 +143,12 @@ def test_jobs_and_pods_keep_their_status_what_places_them_and_what_is_read_of_th
         "ownerReferences": [{"apiVersion": "v1", "kind": "Job", "name": "j", "uid": "w"}],
     }
     containers = {"containers": [{"name": "node"}]}
-    job_spec = {"template": {"spec": containers}, "parallelism": 4, "completions": 4}
+    place = {
+        "nodeSelector": {"pool": "blue"},
+        "tolerations": [{"key": "pool", "operator": "Exists"}],
+        "schedulingGates": [{"name": "example.com/gate"}],
+    }
+    job_spec = {"template": {"spec": {**containers, **place}}, "parallelism": 4, "completions": 4}
     pod_spec = {**containers, "restartPolicy": "OnFailure", "nodeName": "gpu-7", "priority": 3}
     kept = ObjectMeta(
         name="demo-node-0",
@@ -157,7 +162,10 @@ def test_jobs_and_pods_keep_their_status_what_places_them_and_what_is_read_of_th
     )
     job = decode_job(encode({"metadata": metadata, "spec": job_spec, "status": {"active": 1}}))
     pod = decode_pod(encode({"metadata": metadata, "spec": pod_spec, "status": {"phase": "Running"}}))
-    assert job == Job(metadata=kept, spec=JobSpec(template={}, parallelism=4), status=JobStatus(active=1))
+    kept_spec = JobSpec(template={"spec": place}, parallelism=4)
+    assert job == Job(metadata=kept, spec=kept_spec, status=JobStatus(active=1))
+    plain = decode_job(encode({"metadata": metadata, "spec": {"template": {"spec": containers}}}))
+    assert plain.spec == JobSpec(template={})
     assert pod == Pod(
         metadata=kept,
         spec={"restartPolicy": "OnFailure", "nodeName": "gpu-7"},

@@ -12,9 +12,11 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any, Final
 
+from trainwright.api.batch import Job
 from trainwright.api.encoding import encode_canonical
 from trainwright.api.jobset import JobSet
 from trainwright.api.meta import Json
+from trainwright.control.view import find_place
 
 # On a JobSet that was applied while suspended: the hash of the directives in that apply. Where somebody else
 # adds labels of their own, stored and rendered never are the same; this says that ours have arrived.
@@ -22,6 +24,7 @@ DIRECTIVES_ANNOTATION: Final = "trainer.kubeflow.org/directives-hash"
 
 Directives = dict[str, dict[str, Any]]
 
+JOBSET_DOMAIN: Final = "jobset.sigs.k8s.io"
 _IN_METADATA: Final = ("labels", "annotations")
 _IN_SPEC: Final = ("nodeSelector", "tolerations", "schedulingGates")
 
@@ -41,6 +44,25 @@ def are_only_added(job_set: JobSet, rendered: Json) -> bool:
         all(item in wanted.get(name, {}).get(field, ()) for item in value)
         for name, fields in stored.items()
         for field, value in fields.items()
+    )
+
+
+def is_clean(job: Job, job_set: JobSet) -> bool:
+    """Say whether a Job keeps its pods from no place that its JobSet does not keep them from.
+
+    JobSet's own entries, for exclusive placement, count as its. Labels tell nothing: others add theirs.
+    """
+    role = find_place(job.metadata).replicated_job
+    template = next((entry.template for entry in job_set.spec.replicated_jobs if entry.name == role), {})
+    wanted = ((template.get("spec") or {}).get("template") or {}).get("spec") or {}
+    held = job.spec.template.get("spec") or {}
+    selector = (wanted.get("nodeSelector") or {}).items()
+    return all(
+        item in selector or _is_of_job_set(item[0]) for item in (held.get("nodeSelector") or {}).items()
+    ) and all(
+        item in (wanted.get(field) or ()) or _is_of_job_set(item.get("key") or "")
+        for field in ("tolerations", "schedulingGates")
+        for item in held.get(field) or ()
     )
 
 
@@ -73,6 +95,10 @@ def _collect(templates: Iterable[tuple[str, Json]]) -> Directives:
             **{field: spec[field] for field in _IN_SPEC if spec.get(field)},
         }
     return collected
+
+
+def _is_of_job_set(key: str) -> bool:
+    return key.partition("/")[0].endswith(JOBSET_DOMAIN)
 
 
 def _hash(directives: Directives) -> str:

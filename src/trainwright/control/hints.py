@@ -90,6 +90,10 @@ HINTS: Final[dict[str, str]] = {
         "delete a Job that was left an orphan"
     ),
     "WaitingForPods": "it goes on when they have ended, at the latest after their grace period",
+    "WaitingForJobs": (
+        "it goes on when JobSet has made them, in a moment; if it does not, see whether JobSet's controller "
+        "runs, and whether a quota of the namespace counts Jobs"
+    ),
     "FailedJobs": "see the logs of the job: `trainwright logs NAME`",
     "PodsGone": (
         "pods were deleted or evicted without a trace: look at the events of the namespace and its nodes"

@@ -13,11 +13,13 @@ the next step has to wait for the world, the plan says what it waits for.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from trainwright.api.batch import Job
 from trainwright.api.constants import (
     CLUSTER_TRAINING_RUNTIME,
     GROUP,
@@ -32,7 +34,7 @@ from trainwright.api.runtime import Runtime
 from trainwright.api.trainjob import TrainJob, TrainJobSpec
 from trainwright.control.actions import Action, Apply, Delete, Patch
 from trainwright.control.children import build_write
-from trainwright.control.directives import are_applied, are_only_added, build_marked
+from trainwright.control.directives import are_applied, are_only_added, build_marked, is_clean
 from trainwright.control.gang import build_gang_deletion
 from trainwright.control.problem import (
     AUTHORITY_UNKNOWN,
@@ -47,13 +49,22 @@ from trainwright.control.problem import (
     build_missing_runtime_problem,
 )
 from trainwright.control.snapshot import build_snapshot, hash_runtime
-from trainwright.control.view import View, describe_owner, is_job_finished
+from trainwright.control.view import (
+    View,
+    describe_owner,
+    find_place,
+    is_job_finished,
+    is_of_current_attempt,
+)
 from trainwright.render import AuthorityUnknown, RenderError, may_keep
 
-# On a JobSet: the generation at which its unfinished Jobs were deleted. Suspending raises the generation, so
-# the value names one suspension; Jobs that JobSet makes again afterwards are left alone. (A Job itself does
-# not tell: since Kubernetes 1.35 its startTime is cleared when it is suspended.)
+# On a JobSet: the generation at which its unfinished Jobs were deleted, `7`, or how often then, `7.2`. It is
+# raised by suspending, so the value names one suspension; clean Jobs that JobSet makes again afterwards are
+# left alone. (A Job itself does not tell: since Kubernetes 1.35 its startTime is cleared when it is
+# suspended.)
 RENEWED_ANNOTATION: Final = "trainer.kubeflow.org/jobs-renewed-at-generation"
+# Where somebody adds to every Job that is made, making it once more does not help.
+MOST_RENEWALS: Final = 4
 
 Render = Callable[[TrainJob, Runtime], list[Json]]
 
@@ -142,7 +153,7 @@ def _plan_suspended(
     if runtime is None or not _is_at_rest(view, job_set):
         return Plan(first=snapshot, runtime=runtime)
     first = (*snapshot, *build_gang_deletion(view, runtime))
-    rendered = _render_again(view, job_set, runtime, render)
+    rendered = render_again(view, job_set, runtime, render)
     if isinstance(rendered, Problem):
         return Plan(first=first, runtime=runtime, problem=rendered)
     fresh = rendered[-1]
@@ -191,7 +202,7 @@ def _plan_resume(
     """Let a suspended JobSet run, as the job is now."""
     if job_set.metadata.deletion_timestamp is not None:
         return Plan(first=snapshot, runtime=runtime, wait=_build_deletion_wait(job_set))
-    rendered = _render_again(view, job_set, runtime, render)
+    rendered = render_again(view, job_set, runtime, render)
     if isinstance(rendered, Problem):
         return Plan(first=snapshot, runtime=runtime, problem=rendered)
     *others, fresh = rendered
@@ -212,10 +223,20 @@ def _plan_resume(
         return Plan(first=snapshot, runtime=runtime, wait=wait)
     if cleaning := _build_cleaning(job_set, fresh):
         return Plan(first=snapshot, then=cleaning, runtime=runtime)
+    renewal = _build_renewal(view, job_set)
+    missing = None if renewal else _find_missing_job(view, job_set)
+    if renewal or missing is not None:
+        wait = Problem(
+            reason="WaitingForJobs",
+            message=f"JobSet is making the Jobs of {missing!r} anew" if missing else "the Jobs are made anew",
+            layer=JOB_SET,
+            kind=JOB_SET,
+            name=job_set.metadata.name,
+        )
+        return Plan(first=snapshot, then=renewal, runtime=runtime, wait=wait)
     return Plan(
         first=snapshot,
         then=(
-            *_build_renewal(view, job_set),
             *(build_write(other) for other in others),
             Apply(object=_build_update(fresh, job_set, suspend=False)),
         ),
@@ -246,11 +267,22 @@ def _build_renewal(view: View, job_set: JobSet) -> tuple[Action, ...]:
     """Return the deletion of the unfinished Jobs of a JobSet at rest; nothing where it was done.
 
     JobSet merges directives into a Job on resume and takes none away, and a pod that answers SIGTERM with
-    exit code 0 counts as finished work: only a new Job starts clean (clients, section 2.4).
+    exit code 0 counts as finished work: only a new Job starts clean (clients, section 2.4). JobSet may hear
+    of the deletion before it hears of the directives that were taken away, and make Jobs that have them
+    still: those are deleted again.
     """
     generation = str(job_set.metadata.generation or 0)
-    stale = [job for job in view.jobs if not is_job_finished(job)]
-    if not stale or (job_set.metadata.annotations or {}).get(RENEWED_ANNOTATION) == generation:
+    renewed, _, count = (job_set.metadata.annotations or {}).get(RENEWED_ANNOTATION, "").partition(".")
+    unfinished = [job for job in view.jobs if not is_job_finished(job)]
+    if renewed != generation:
+        stale, mark = unfinished, generation
+    else:
+        stale = [job for job in unfinished if not _is_going(job) and not is_clean(job, job_set)]
+        times = int(count) if count.isdigit() else 1
+        if times >= MOST_RENEWALS:
+            return ()
+        mark = f"{generation}.{times + 1}"
+    if not stale:
         return ()
     return (
         *(
@@ -258,13 +290,40 @@ def _build_renewal(view: View, job_set: JobSet) -> tuple[Action, ...]:
                 key=ObjectKey("Job", job.metadata.namespace or "", job.metadata.name), uid=job.metadata.uid
             )
             for job in sorted(stale, key=lambda job: job.metadata.name)
-            if job.metadata.deletion_timestamp is None
+            if not _is_going(job)
         ),
         Patch(
             key=_job_set_key(job_set.metadata),
-            merge={"metadata": {"annotations": {RENEWED_ANNOTATION: generation}}},
+            merge={"metadata": {"annotations": {RENEWED_ANNOTATION: mark}}},
         ),
     )
+
+
+def _find_missing_job(view: View, job_set: JobSet) -> str | None:
+    """Return a replicated job of which JobSet is about to make Jobs again, suspended; None where it has.
+
+    Those that wait for another to be ready are made when it is.
+    """
+    present: Counter[str] = Counter()
+    finished: Counter[str] = Counter()
+    for job in view.jobs:
+        if not _is_going(job) and is_of_current_attempt(job.metadata, job_set):
+            name = find_place(job.metadata).replicated_job
+            present[name] += 1
+            finished[name] += is_job_finished(job)
+    replicas = {entry.name: entry.replicas for entry in job_set.spec.replicated_jobs}
+    for entry in job_set.spec.replicated_jobs:
+        waits = any(
+            needed.status != "Complete" or finished[needed.name] < replicas.get(needed.name, 0)
+            for needed in entry.depends_on or ()
+        )
+        if not waits and present[entry.name] < entry.replicas:
+            return entry.name
+    return None
+
+
+def _is_going(job: Job) -> bool:
+    return job.metadata.deletion_timestamp is not None
 
 
 def _is_suspension_observed(job_set: JobSet) -> bool:
@@ -325,7 +384,7 @@ def _runtime_key(view: View) -> ObjectKey:
     return ObjectKey(kind, namespace, ref.name)
 
 
-def _render_again(view: View, job_set: JobSet, runtime: Runtime, render: Render) -> list[Json] | Problem:
+def render_again(view: View, job_set: JobSet, runtime: Runtime, render: Render) -> list[Json] | Problem:
     """Return what `_render` does, by the choice that the suspended JobSet was made with where one fits it."""
 
     def fits(rendered: list[Json] | Problem) -> bool:

@@ -109,8 +109,19 @@ class _StatusGlance(ApiStruct, frozen=True, kw_only=True):
     runtime_snapshot: _SnapshotGlance | None = None
 
 
+class _PodPlaceGlance(ApiStruct, frozen=True, kw_only=True):
+    node_selector: Json | None = None
+    tolerations: list[Json] | None = None
+    scheduling_gates: list[Json] | None = None
+
+
+class _PodTemplateGlance(ApiStruct, frozen=True, kw_only=True):
+    spec: _PodPlaceGlance = _PodPlaceGlance()
+
+
 class _JobSpecGlance(ApiStruct, frozen=True, kw_only=True):
     parallelism: int | None = None
+    template: _PodTemplateGlance = _PodTemplateGlance()
 
 
 class _JobView(ApiStruct, frozen=True, kw_only=True):
@@ -197,9 +208,9 @@ def open_job_set(stored: StoredJobSet) -> JobSet:
 
 
 def decode_job(body: Body) -> Job:
-    """Return the Job without its template."""
+    """Return the Job; of its template only where its pods may run."""
     view = _JOBS.decode(body)
-    spec = _build_job_spec(view.spec.parallelism)
+    spec = _build_job_spec(view.spec.parallelism, msgspec.json.encode(view.spec.template.spec))
     return Job(metadata=_trim_child(view.metadata), spec=spec, status=view.status)
 
 
@@ -211,9 +222,10 @@ def decode_pod(body: Body) -> Pod:
 
 
 @lru_cache(maxsize=1_000)
-def _build_job_spec(parallelism: int | None) -> JobSpec:
-    """Return the spec, shared by all Jobs of that size."""
-    return JobSpec(template={}, parallelism=parallelism)
+def _build_job_spec(parallelism: int | None, place: bytes) -> JobSpec:
+    """Return the spec, shared by all Jobs of that size whose pods may run in the same places."""
+    pod_spec = msgspec.json.decode(place)
+    return JobSpec(template={"spec": pod_spec} if pod_spec else {}, parallelism=parallelism)
 
 
 @lru_cache(maxsize=20_000)
