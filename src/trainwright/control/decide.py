@@ -27,6 +27,7 @@ from trainwright.control.lifecycle import (
     build_train_job_key,
     plan_children,
 )
+from trainwright.control.lost_objects import add_lost_objects
 from trainwright.control.problem import RESOURCES_CREATED, build_refusal_problem
 from trainwright.control.seen import Seen
 from trainwright.control.status import (
@@ -62,7 +63,8 @@ def decide(seen: Seen, now: datetime, render: Render = render_train_job) -> list
     ending = find_ending(view, get_start_time(view, now), now)
     if ending is not None:
         return _decide_ending(view, ending, now)
-    return _decide_unfinished(view, plan_children(view, render), now)
+    plan = add_lost_objects(view, plan_children(view, render), render, now)
+    return _decide_unfinished(view, plan, now)
 
 
 def _decide_finished(view: View, finished: Condition, now: datetime) -> list[Action]:
