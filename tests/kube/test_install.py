@@ -55,8 +55,8 @@ JOBSET_CRD = build_place("CustomResourceDefinition", "jobsets.jobset.x-k8s.io")
 
 pytestmark = pytest.mark.slow
 
-# An API server takes its time to take kinds away: 18 s for three on a machine with 15 processes a core. What a
-# finalizer holds stays for ever.
+# An API server takes its time to take kinds away: 18 s for three on a machine with 15 processes a core. What
+# a finalizer holds stays for ever.
 CLEAN_UP_SECONDS = 120
 
 
