@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from template.builders import PLAIN, TORCH, replicated_job, runtime_spec, train_job
-from trainwright.api.runtime import FluxPolicy, JAXPolicy, MLPolicy, MPIPolicy, RuntimeSpec, XGBoostPolicy
+from trainwright.api.runtime import (
+    CustomPolicy,
+    FluxPolicy,
+    JAXPolicy,
+    MLPolicy,
+    MPIPolicy,
+    RuntimeSpec,
+    XGBoostPolicy,
+)
 from trainwright.api.trainjob import Trainer
 from trainwright.frameworks.contract import ContainerAddition, Contribution, PodAddition
 from trainwright.frameworks.plain import Plain
@@ -47,3 +55,25 @@ def test_contributions(runtime: RuntimeSpec, trainer: Trainer | None, contributi
     assert Plain().build_contribution(layout) == contribution
     assert Plain().validate(layout) == []
     assert Plain().list_warnings(layout) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted", "warned"),
+    [
+        (PLAIN, 4, True),
+        (None, 2, True),
+        (PLAIN, 1, False),
+        (PLAIN, None, False),
+        (MLPolicy(flux=FluxPolicy()), 4, False),
+        (MLPolicy(custom=CustomPolicy(framework="theirs")), 4, False),
+    ],
+)
+def test_processes_that_nobody_starts_are_warned_of(
+    policy: MLPolicy | None, wanted: int | None, warned: bool
+) -> None:
+    layout = build_layout(train_job(Trainer(num_proc_per_node=wanted)), runtime_spec(policy=policy))
+    expected = [
+        f"spec.trainer.numProcPerNode is {wanted}, which has no effect: a runtime without a framework runs "
+        "the command once on each node; leave it out"
+    ]
+    assert Plain().list_warnings(layout) == (expected if warned else [])

@@ -343,3 +343,10 @@ def spec_of_four() -> RuntimeSpec:
 def test_nodes_of_the_job_are_workers() -> None:
     jobs = render_job_set(train_job(Trainer(num_nodes=3)), runtime(spec_of_four()))["spec"]["replicatedJobs"]
     assert [job["template"]["spec"]["parallelism"] for job in jobs] == [3, 2]
+
+
+def test_processes_that_nobody_starts_are_warned_of() -> None:
+    assert TensorFlow().list_warnings(layout(trainer=Trainer(num_proc_per_node=4))) == [
+        "spec.trainer.numProcPerNode is 4, which has no effect: TensorFlow runs one process on each node and "
+        "gives it all accelerators; leave it out, or ask for more nodes"
+    ]

@@ -54,7 +54,8 @@ REFUSED: dict[str, tuple[JobLayout, list[FieldError]]] = {
             FieldError(
                 path="spec.trainer.numNodes",
                 rule=Rule.INVALID,
-                detail="is 5, but the runtime is for jobs of from 1 to 4 nodes (spec.mlPolicy.torch.elastic)",
+                detail="is 5, but the runtime goes from 1 to 4 nodes (spec.mlPolicy.torch.elastic); "
+                "set one of these",
                 value=5,
             )
         ],
@@ -65,7 +66,8 @@ REFUSED: dict[str, tuple[JobLayout, list[FieldError]]] = {
             FieldError(
                 path="spec.trainer.numNodes",
                 rule=Rule.INVALID,
-                detail="is 2, but the runtime is for jobs of from 3 to 4 nodes (spec.mlPolicy.torch.elastic)",
+                detail="is 2, but the runtime goes from 3 to 4 nodes (spec.mlPolicy.torch.elastic); "
+                "set one of these",
                 value=2,
             )
         ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from trainwright.api.constants import NODE
 from trainwright.api.runtime import MLPolicy
 from trainwright.field_errors import FieldError
+from trainwright.frameworks.choice import list_shipped_choices
 from trainwright.frameworks.contract import ContainerAddition, Contribution, PodAddition
 from trainwright.template.layout import JobLayout
 
@@ -25,9 +26,16 @@ class Plain:
         """Return no errors."""
         return []
 
-    def list_warnings(self, layout: JobLayout) -> list[str]:  # noqa: ARG002
-        """Return no warnings."""
-        return []
+    def list_warnings(self, layout: JobLayout) -> list[str]:
+        """Return a warning where the job asks for a number of processes and nobody starts them."""
+        wanted = layout.trainer.num_proc_per_node
+        others = list_shipped_choices(layout.policy) or (layout.policy and layout.policy.custom)
+        if wanted in (None, 1) or others:
+            return []
+        return [
+            f"spec.trainer.numProcPerNode is {wanted}, which has no effect: a runtime without a framework "
+            "runs the command once on each node; leave it out"
+        ]
 
     def build_contribution(self, layout: JobLayout) -> Contribution:
         """Return the variables of `trainer.env` for the trainer container."""

@@ -71,16 +71,8 @@ class TensorFlow:
         ]
 
     def list_warnings(self, layout: JobLayout) -> list[str]:
-        """Return a warning where the job would wait for parameter servers, which never end."""
-        tasks = find_tasks(layout)
-        servers = tasks.get(SERVER)
-        if servers is None or not _waits_for(layout, servers):
-            return []
-        others = [pod_set.name for kind, pod_set in tasks.items() if kind not in (SERVER, EVALUATOR)]
-        return [
-            f"parameter servers never end, and the job ends when replicated job {servers.name!r} does: set "
-            f"successPolicy: {{operator: All, targetReplicatedJobs: [{', '.join(others)}]}} in the runtime"
-        ]
+        """Return where processes are asked for that nobody starts, and servers waited for that never end."""
+        return [*_warn_of_processes(layout), *_warn_of_servers(layout)]
 
     def build_contribution(self, layout: JobLayout) -> Contribution:
         """Return for each type of task its variables, and its port where the container names none."""
@@ -165,6 +157,26 @@ def _find_own_port(pod_set: PodSet) -> Json | None:
 
 
 # -- admission ---------------------------------------------------------------------------------------------
+
+
+def _warn_of_processes(layout: JobLayout) -> Iterator[str]:
+    wanted = layout.trainer.num_proc_per_node
+    if wanted not in (None, 1):
+        yield (
+            f"spec.trainer.numProcPerNode is {wanted}, which has no effect: TensorFlow runs one process on "
+            "each node and gives it all accelerators; leave it out, or ask for more nodes"
+        )
+
+
+def _warn_of_servers(layout: JobLayout) -> Iterator[str]:
+    tasks = find_tasks(layout)
+    servers = tasks.get(SERVER)
+    if servers is not None and _waits_for(layout, servers):
+        others = [pod_set.name for kind, pod_set in tasks.items() if kind not in (SERVER, EVALUATOR)]
+        yield (
+            f"parameter servers never end, and the job ends when replicated job {servers.name!r} does: set "
+            f"successPolicy: {{operator: All, targetReplicatedJobs: [{', '.join(others)}]}} in the runtime"
+        )
 
 
 def _check_tasks(layout: JobLayout, tasks: dict[str, PodSet]) -> Iterator[FieldError]:

@@ -89,7 +89,7 @@ def _find_range_errors(layout: JobLayout) -> Iterator[FieldError]:
         detail = f"spec.mlPolicy.torch.elastic of the runtime goes {bounds}; correct it"
         yield FieldError(path="spec.runtimeRef", rule=Rule.INVALID, detail=detail, value=elastic.min_nodes)
     elif trainer is not None and not elastic.min_nodes <= (nodes := trainer.num_nodes) <= elastic.max_nodes:
-        detail = f"is {nodes}, but the runtime is for jobs of {bounds} (spec.mlPolicy.torch.elastic)"
+        detail = f"is {nodes}, but the runtime goes {bounds} (spec.mlPolicy.torch.elastic); set one of these"
         yield FieldError(path="spec.trainer.numNodes", rule=Rule.INVALID, detail=detail, value=nodes)
 
 

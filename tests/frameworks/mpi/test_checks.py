@@ -130,6 +130,12 @@ WARNINGS: dict[str, tuple[RuntimeSpec, dict[str, Any], list[str]]] = {
         {"num_nodes": 2, "command": ["/usr/bin/python3", "train.py"]},
         ["starts python3, which runs once, in the launcher"],
     ),
+    "a program that is to run once": (mpi_runtime(policy=AS_NODE), {"command": ["python", "train.py"]}, []),
+    "a program that runs once, on a node with several processes": (
+        mpi_runtime(policy=AS_NODE),
+        {"command": ["python", "train.py"], "num_proc_per_node": 2},
+        ["starts python, which runs once, in the launcher"],
+    ),
     "a script may start mpirun": (mpi_runtime(), {"num_nodes": 2, "command": ["bash", "run.sh"]}, []),
     "keys that the user cannot read": (
         mpi_runtime(node(**USER), launcher(**USER)),

@@ -13,7 +13,7 @@ from trainwright.frameworks.contract import find_reserved_env_errors
 from trainwright.frameworks.mpi.environment import RESERVED_ENV
 from trainwright.frameworks.mpi.hostfile import OPEN_MPI
 from trainwright.frameworks.mpi.keys import get_mount_path, get_user
-from trainwright.frameworks.mpi.nodes import count_nodes, count_slots, get_policy
+from trainwright.frameworks.mpi.nodes import count_nodes, count_slots, get_policy, is_launcher_a_node
 from trainwright.frameworks.pod_index import find_unnumbered_errors
 from trainwright.frameworks.processes import list_uncounted_warnings
 from trainwright.template.layout import JobLayout
@@ -116,7 +116,8 @@ def _warn_of_accelerators(layout: JobLayout) -> Iterator[str]:
 def _warn_of_single_programs(layout: JobLayout) -> Iterator[str]:
     """Warn of a command that is no mpirun, where we know it: it runs in the launcher, and there alone."""
     program = PurePosixPath(layout.trainer.command[0]).name if layout.trainer.command else ""
-    if program.startswith(_SINGLE_PROGRAMS) and layout.find_pod_set(LAUNCHER) is not None:
+    is_alone = is_launcher_a_node(layout) and count_nodes(layout) * count_slots(layout) == 1
+    if program.startswith(_SINGLE_PROGRAMS) and layout.find_pod_set(LAUNCHER) is not None and not is_alone:
         yield (
             f"spec.trainer.command starts {program}, which runs once, in the launcher, and on no other node; "
             "to run it on all of them put mpirun before it"
