@@ -11,7 +11,7 @@ from cluster.samples import event_about, owned_by, pod, train_job
 from trainwright.api.constants import JOBSET_NAME
 from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Condition, Json, ObjectKey, ObjectMeta
-from trainwright.api.trainjob import Cause, TrainJob, TrainJobStatus
+from trainwright.api.trainjob import Cause, TrainerStatus, TrainJob, TrainJobStatus
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.cluster.perform import Outcome, build_status_patch, perform
 from trainwright.cluster.reconcile import observe, reconcile, sweep_snapshots
@@ -243,6 +243,28 @@ async def test_a_finished_job_stays_finished_and_keeps_what_the_training_reporte
         await cluster.get(JOB_SET)
 
 
+async def test_what_the_training_reported_is_kept_while_a_job_rests_and_goes_before_it_runs_again(
+    cluster, clock
+):
+    """No pod of the new run can have reported yet: the JobSet is still suspended when it goes."""
+    await submit(cluster)
+    await settle(cluster, clock)
+    reported = {"progressPercentage": 40, "estimatedRemainingSeconds": 60}
+    await cluster.patch_status(KEY, {"status": {"trainerStatus": reported}})
+    await cluster.patch(KEY, {"spec": {"suspend": True}})
+    await settle(cluster, clock)
+    assert (await cluster.get(KEY))["status"]["trainerStatus"] == reported
+
+    await cluster.patch(KEY, {"spec": {"suspend": False}})
+    await reconcile(cluster, KEY, clock)
+    assert "trainerStatus" not in (await cluster.get(KEY))["status"]
+    assert (await cluster.get(JOB_SET))["spec"]["suspend"] is True
+
+    await cluster.patch_status(KEY, {"status": {"trainerStatus": {"progressPercentage": 41}}})
+    await settle(cluster, clock)
+    assert (await cluster.get(KEY))["status"]["trainerStatus"] == {"progressPercentage": 41}
+
+
 async def test_an_expired_job_is_deleted_with_all_it_owns(cluster, clock):
     await submit(cluster, ttlSecondsAfterFinished=60)
     await settle(cluster, clock)
@@ -432,6 +454,14 @@ def test_a_status_patch_removes_what_went_away_and_leaves_trainer_status_alone()
             "runtimeSnapshot": None,
         },
     }
+
+
+def test_a_trainer_status_is_mentioned_only_where_it_has_to_go():
+    reported = TrainJobStatus(phase="Running", trainer_status=TrainerStatus(progress_percentage=40))
+    seen = TrainJob(metadata=SEEN.metadata, status=reported)
+    assert "trainerStatus" not in build_status_patch(reported, seen)["status"]
+    gone = build_status_patch(TrainJobStatus(phase="Running"), seen)["status"]
+    assert gone["trainerStatus"] is None
 
 
 def test_only_a_verdict_is_bound_to_the_resource_version():

@@ -216,7 +216,7 @@ class World:
                 kept = self.objects["TrainJob", self.name].get("status", {}).get("trainerStatus")
                 status = build_json(action.status)
                 status.pop("trainerStatus", None)
-                if kept:
+                if kept and action.status.trainer_status is not None:
                     status["trainerStatus"] = kept
                 self.objects["TrainJob", self.name] = {
                     **self.objects["TrainJob", self.name],

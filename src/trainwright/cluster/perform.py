@@ -117,7 +117,9 @@ async def perform(
 
 
 def build_status_patch(status: TrainJobStatus, observed: TrainJob | None = None) -> Json:
-    """Return the merge patch that makes the status exactly this, but for `trainerStatus`.
+    """Return the merge patch that makes the status exactly this, but for a `trainerStatus`.
+
+    That is the progress endpoint's to write, and is mentioned only where it was observed and has to go.
 
     It names the uid of the observed job. That would do, but an API server overlooks it in a patch of the
     status of a custom resource. So a verdict, which is final, names the resource version as well: the end of
@@ -125,6 +127,9 @@ def build_status_patch(status: TrainJobStatus, observed: TrainJob | None = None)
     without, so that whoever edits a label in a loop cannot keep them from being written (case B007).
     """
     fields = {name: value for name, value in _with_nulls(status).items() if name not in _NOT_OURS}
+    observed_status = observed.status if observed else None
+    if observed_status is not None and observed_status.trainer_status is not None:
+        fields |= dict.fromkeys(_NOT_OURS) if status.trainer_status is None else {}
     return {**_build_preconditions(status, observed), "status": fields}
 
 

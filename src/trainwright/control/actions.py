@@ -41,7 +41,8 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
 class PatchStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Write the whole status that the control part owns: everything but `trainerStatus`.
 
-    The shell sends a merge patch in which fields that are gone are null. `status.trainer_status` is ignored.
+    The shell sends a merge patch in which fields that are gone are null. A `trainer_status` is not sent: the
+    progress endpoint writes it. One that was observed and is absent here goes.
     """
 
     key: ObjectKey

@@ -58,7 +58,8 @@ def build_status(view: View, plan: Plan, problem: Problem | None, now: datetime)
     return TrainJobStatus(
         conditions=[condition for condition in conditions if condition] or None,
         jobs_status=fold_slices(counted, view.job_set or view.deleted_job_set) or None,
-        trainer_status=before.trainer_status,
+        # Shown as long as the job rests; what runs next has not reported yet (spec 03, section 1.7).
+        trainer_status=None if _is_just_resumed(view) else before.trainer_status,
         phase=_derive_phase(view, plan, counted, restarts),
         start_time=get_start_time(view, now),
         restarts=restarts,
@@ -146,15 +147,21 @@ def get_start_time(view: View, now: datetime) -> datetime | None:
     """
     if view.is_suspended:
         return None
-    suspended = get_condition(view.status, SUSPENDED)
-    if suspended is not None and suspended.status == "True":
+    if _is_just_resumed(view):
         return truncate_to_seconds(now)
     if view.status.start_time is not None:
         return view.status.start_time
+    suspended = get_condition(view.status, SUSPENDED)
     if suspended is not None:
         return suspended.last_transition_time
     made = view.job_set.metadata.creation_timestamp if view.job_set else None
     return truncate_to_seconds(made or now)
+
+
+def _is_just_resumed(view: View) -> bool:
+    """Say whether the job is to run, and its status still says that it rests."""
+    suspended = get_condition(view.status, SUSPENDED)
+    return not view.is_suspended and suspended is not None and suspended.status == "True"
 
 
 def build_jobs_status(view: View, plan: Plan) -> list[JobStatus] | None:
