@@ -23,6 +23,8 @@ class Server:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.answer_seconds = 0.0
+        self.stored = asyncio.Event()
+        self.swallows_answers = False
         self._version = 1
         self._spec: Json = {"holderIdentity": holder, "leaseDurationSeconds": 60}
         self._changes: asyncio.Queue[bytes] = asyncio.Queue()
@@ -40,6 +42,9 @@ class Server:
         if request.method == "PUT":
             await asyncio.sleep(self.answer_seconds)
             self.write(msgspec.json.decode(request.body or b"")["spec"])
+            self.stored.set()
+            if self.swallows_answers:
+                await asyncio.Event().wait()
         answer = msgspec.json.encode(self._build())
         await self.may_answer.wait()
         return answer
@@ -96,3 +101,17 @@ async def test_the_end_does_not_wait_for_a_server_that_does_not_answer() -> None
     started = asyncio.get_running_loop().time()
     await candidate(server).lead(stall)
     assert asyncio.get_running_loop().time() - started < RETRY_SECONDS / 4
+
+
+@on_virtual_time
+async def test_a_lease_that_was_taken_without_hearing_of_it_is_given_back_too() -> None:
+    """1. We take the lease: it is stored, and the answer on its way. 2. We are stopped. 3. Nobody has it."""
+    server = Server("")
+    server.swallows_answers = True
+    leading = asyncio.create_task(candidate(server).lead(work))
+    await server.stored.wait()
+    server.swallows_answers = False
+    leading.cancel()
+    await asyncio.wait([leading])
+    assert leading.cancelled()
+    assert server.holder == ""

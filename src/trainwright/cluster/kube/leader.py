@@ -84,6 +84,7 @@ class LeaderElection:
         self._observed: LeaseSpec | None = None
         self._observed_at = 0.0
         self._version = ""
+        self._may_be_stored = False  # a write of ours whose answer was not heard
         self._told = ""
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -167,11 +168,9 @@ class LeaderElection:
             lease = _DECODER.decode(await self._transport.request(build_get(self._key)))
         except NotFound:
             try:
-                body = self._build(None)
-                created = _DECODER.decode(await self._transport.request(build_create(body)))
+                await self._write(build_create(self._build(None)))
             except AlreadyExists:
                 return False
-            self._observe(created)
             return True
         if lease.spec != self._observed:
             self._observe(lease)
@@ -179,10 +178,9 @@ class LeaderElection:
             self._tell_holder()
             return False
         try:
-            updated = await self._transport.request(self._build_update(lease))
+            await self._write(self._build_update(lease))
         except Conflict:
             return False
-        self._observe(_DECODER.decode(updated))
         return True
 
     async def _renew_blindly(self) -> bool:
@@ -191,11 +189,21 @@ class LeaderElection:
             return False
         spec = msgspec.structs.replace(self._observed, renew_time=self._micro_time())
         try:
-            updated = await self._transport.request(self._build_put(spec, self._version))
+            await self._write(self._build_put(spec, self._version))
         except (Conflict, NotFound):
             return False
-        self._observe(_DECODER.decode(updated))
         return True
+
+    async def _write(self, request: Request) -> None:
+        """Send a write that makes us the holder; remember that it may be stored until its answer is heard."""
+        self._may_be_stored = True
+        try:
+            stored = _DECODER.decode(await self._transport.request(request))
+        except (AlreadyExists, Conflict, NotFound):
+            self._may_be_stored = False
+            raise
+        self._may_be_stored = False
+        self._observe(stored)
 
     def _tell_holder(self) -> None:
         """Say once who leads: it may be another controller, which one must stop before this one can begin."""
@@ -221,24 +229,33 @@ class LeaderElection:
 
     async def _release(self) -> None:
         """Give the lease back, so that the next leader need not wait for it to expire."""
-        if self._observed is None or not self._is_held_by_us():
+        if not self._is_held_by_us() and not self._may_be_stored:
             return
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                await self._give_back(self._observed)
-            log.info("released lease", lease=self._settings.name)
+                if await self._give_back():
+                    log.info("released lease", lease=self._settings.name)
+        except NotFound:
+            return  # there is no lease
         except (ApiError, TargetUnreachable, TimeoutError) as error:
             log.warning("lease not released", lease=self._settings.name, error=str(error))
 
-    async def _give_back(self, held: LeaseSpec) -> None:
-        """Clear the holder. A renewal that was cut off may have been stored: then the version is another."""
-        try:
-            await self._transport.request(self._build_put(_build_released(held), self._version))
-        except Conflict:
-            lease = _DECODER.decode(await self._transport.request(build_get(self._key)))
-            if lease.spec.holder_identity == self._identity:
-                version = lease.metadata.resource_version or ""
-                await self._transport.request(self._build_put(_build_released(lease.spec), version))
+    async def _give_back(self) -> bool:
+        """Clear the holder where that is us; say whether it was.
+
+        A write that was cut off may have been stored: then the version is another, or we hold the lease and
+        do not know it.
+        """
+        if self._observed is not None and self._is_held_by_us():
+            with contextlib.suppress(Conflict):
+                await self._transport.request(self._build_put(_build_released(self._observed), self._version))
+                return True
+        lease = _DECODER.decode(await self._transport.request(build_get(self._key)))
+        if lease.spec.holder_identity != self._identity:
+            return False
+        version = lease.metadata.resource_version or ""
+        await self._transport.request(self._build_put(_build_released(lease.spec), version))
+        return True
 
     @property
     def _key(self) -> ObjectKey:
