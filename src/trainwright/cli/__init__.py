@@ -15,9 +15,12 @@ def main() -> None:
     """Run the command line of this process and exit with its code."""
     import sys
 
-    from trainwright.cli.process import prepare_process
+    try:
+        from trainwright.cli.process import prepare_process
 
-    prepare_process()
+        prepare_process()
+    except KeyboardInterrupt:  # from here on ctrl-C is the system's, but while a command is at work
+        sys.exit(130)
     from trainwright.cli.app import run_command_line
 
     sys.exit(run_command_line(sys.argv[1:]))

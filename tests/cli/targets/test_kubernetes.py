@@ -32,10 +32,12 @@ def write_kubeconfig(program, server: str, **user: str) -> str:
 
 
 def test_a_server_that_is_down_is_not_reachable(program):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    # Bound, so that nobody else gets the port meanwhile, and not listened at.
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    config = write_kubeconfig(program, f"https://127.0.0.1:{port}")
-    done = program.run("list", "--on", "kubernetes", "--kubeconfig", config)
+        config = write_kubeconfig(program, f"https://127.0.0.1:{port}")
+        done = program.run("list", "--on", "kubernetes", "--kubeconfig", config)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith(f"Error: the API server https://127.0.0.1:{port} does not answer")
     assert "Traceback" not in done.stderr

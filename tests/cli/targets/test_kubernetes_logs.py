@@ -22,6 +22,7 @@ from trainwright.cluster.kube.transport import AiohttpTransport
 NOW = 1_800_000_000 * 1_000_000_000
 STEP = 150_000_000
 META = ObjectMeta(name="demo", namespace=NAMESPACE, uid=JOB_UID)
+PATIENCE_SECONDS = 60  # a bound, not an expectation
 ENDED = {"terminated": {"exitCode": 0}}
 
 
@@ -55,7 +56,7 @@ class Watcher:
             self.lines.put_nowait(line)
 
     async def take(self, count: int) -> list[str]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return [(await self.lines.get()).text for _ in range(count)]
 
     def take_rest(self) -> list[str]:
@@ -98,13 +99,13 @@ async def test_the_output_before_a_restart_is_read_where_there_was_one(watcher: 
 async def test_following_waits_for_the_pod_and_says_what_it_waits_for(watcher: Watcher):
     following = asyncio.create_task(watcher.follow(LogRequest(follow=True)))
     watcher.set_phase("Queued")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not watcher.told:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert watcher.told == ["waiting for pods of demo, which is Queued"]
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     await watcher.server.set_pod("demo-node-0", "Pending", waiting)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(watcher.told) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert watcher.told[1] == "waiting for demo-node-0: ImagePullBackOff: no such image"
@@ -213,7 +214,7 @@ async def test_one_rank_alone_is_followed(watcher: Watcher):
 async def test_a_pod_that_never_began_does_not_keep_a_finished_job(watcher: Watcher):
     await watcher.server.set_pod("demo-node-0", "Pending")
     watcher.set_phase("Failed")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await watcher.follow(LogRequest(follow=True))
     assert watcher.take_rest() == []
 
@@ -226,5 +227,5 @@ async def test_following_ends_when_the_job_is_deleted(watcher: Watcher):
     watcher.delete()
     await container.end()
     await watcher.server.delete_pod("demo-node-0")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await following
