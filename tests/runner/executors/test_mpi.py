@@ -4,16 +4,19 @@ variables that the runtime renders."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from runner.executors import pods
@@ -127,15 +130,33 @@ def get_end(status: PodStatus):
     return status.container_statuses[0].state.terminated
 
 
-def list_processes_of(root: Path) -> list[str]:
-    """Return the command lines of what runs with this job's HOME: daemons of MPI included."""
-    found = []
+def iterate_processes(root: Path) -> Iterator[Path]:
+    """Yield the folder in /proc of what runs with this job's HOME: daemons of MPI included."""
     for entry in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):
             if f"HOME={root}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue
+                yield entry
+
+
+def list_processes_of(root: Path) -> list[str]:
+    """Return the command lines of what runs in this job."""
+    found = []
+    for process in iterate_processes(root):
+        with contextlib.suppress(OSError):
+            found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def list_peers(root: Path, program: str) -> set[str]:
+    """Return the addresses of both ends of all connections of a job, or of what runs this program in it."""
+    found = set()
+    for process in iterate_processes(root):
+        with contextlib.suppress(OSError, psutil.Error):
+            if not (process / "cmdline").read_bytes().startswith(program.encode()):
+                continue
+            for connection in psutil.Process(int(process.name)).net_connections("tcp"):
+                if connection.status == psutil.CONN_ESTABLISHED:
+                    found |= {connection.laddr.ip, connection.raddr.ip}
     return found
 
 
@@ -235,6 +256,28 @@ async def test_stopping_leaves_no_process_and_tells_the_ranks_before(executor, i
         assert asyncio.get_running_loop().time() - began < 20
         assert launcher.status.phase == "Failed"
         assert sorted(path.name for path in tmp_path.glob("told-*")) == [f"told-{rank}" for rank in range(4)]
+
+
+async def test_ranks_and_daemons_meet_on_the_loopback(executor, implementation, tmp_path):
+    """Any other link may go away while a job runs: that of a VPN, of a container engine.
+
+    The daemons of Open MPI 5 refuse the loopback where there is anything else.
+    """
+    script = tmp_path / "talk.py"
+    script.write_text(
+        "import pathlib, sys, time\nfrom array import array\nfrom mpi4py import MPI\n"
+        "total = array('d', bytes(800_000))\n"
+        "MPI.COMM_WORLD.Allreduce(array('d', [1.0]) * 100_000, total)\n"
+        "pathlib.Path(sys.argv[1], f'began-{MPI.COMM_WORLD.rank}').touch()\n"
+        "while True:\n    time.sleep(0.05)\n"
+    )
+    async with mpi_job(executor, implementation, tmp_path) as job:
+        launcher = await job.launch("mpirun", implementation.python, str(script), str(tmp_path))
+        await until_true(lambda: len(list(tmp_path.glob("began-*"))) == 4)
+        peers = list_peers(tmp_path, implementation.python if implementation.name == "Open MPI 5" else "")
+        await launcher.stop(0)
+        assert peers
+        assert {peer for peer in peers if not ip_address(peer.removeprefix("::ffff:")).is_loopback} == set()
 
 
 async def test_a_node_that_is_killed_ends_the_launcher(executor, implementation, tmp_path):

@@ -13,6 +13,7 @@ from trainwright.runner.executors.mpi_pod import (
     RemoteStart,
     belongs_to_outer_run,
     build_launcher_defaults,
+    choose_links,
     describe_loss,
     find_remote_start,
     find_silent_fault,
@@ -68,6 +69,43 @@ def test_ranks_of_one_machine_share_its_cores(
     own: dict[str, str], nodes: int, cpus: int, is_root: bool, expected: dict[str, str]
 ) -> None:
     assert build_launcher_defaults(own, nodes, cpus, is_root=is_root) == expected
+
+
+LO = dict.fromkeys(
+    (
+        "OMPI_MCA_btl_tcp_if_include",
+        "OMPI_MCA_oob_tcp_if_include",
+        "HYDRA_IFACE",
+        "I_MPI_HYDRA_IFACE",
+        "FI_TCP_IFACE",
+        "UCX_NET_DEVICES",
+    ),
+    "lo",
+)
+BTL, OOB = "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include"
+# What the pod sets, what the submitter has, arguments -> which variables are left alone.
+LINKS = {
+    "nothing is chosen": ({}, {}, [], set()),
+    "what is rendered for pods of a cluster": ({"HYDRA_IFACE": "eth0"}, {}, [], set()),
+    "the pod chooses": (
+        {"FI_TCP_IFACE": "ib0", "HYDRA_IFACE": "ib0"},
+        {},
+        [],
+        {"FI_TCP_IFACE", "HYDRA_IFACE"},
+    ),
+    "the submitter chooses": ({}, {BTL: "eth0"}, [], {BTL}),
+    "links not to use": ({"OMPI_MCA_btl_tcp_if_exclude": "docker0"}, {}, [], {BTL}),
+    "links not to use, in the arguments": ({}, {}, ["mpirun --mca oob_tcp_if_exclude virbr0 x"], {OOB}),
+}
+
+
+@pytest.mark.parametrize(("own", "inherited", "words", "left"), LINKS.values(), ids=LINKS)
+def test_ranks_are_led_to_the_loopback_unless_somebody_chooses_a_link(
+    own: dict[str, str], inherited: dict[str, str], words: list[str], left: set[str]
+) -> None:
+    assert choose_links(own, inherited, words, "lo") == {
+        name: link for name, link in LO.items() if name not in left
+    }
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,12 @@ names of variables by implementation: docs/design/mpi-on-one-machine.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
 from trainwright.api.meta import Json
+from trainwright.frameworks.mpi.environment import POD_INTERFACE
 
 SSH_AUTH_VOLUME: Final = "mpi-ssh-auth"
 HOSTFILE_VOLUME: Final = "mpi-hostfile"
@@ -38,6 +39,16 @@ _CLIENT_VARIABLES: Final = (
 # A Hydra that finds itself under Slurm or another batch system would start its daemons by that.
 _HYDRA_LAUNCHERS: Final = ("HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")
 _SLOTS: Final = ("OMPI_MCA_orte_set_default_slots", "PRTE_MCA_prte_set_default_slots")
+# Which network links are used -> what says which are not, and must not be set as well. Between ranks of Open
+# MPI; by daemons of Open MPI 4, MPICH and Intel MPI; by libfabric and UCX, through which ranks of these two talk.
+_LINKS: Final = {
+    "OMPI_MCA_btl_tcp_if_include": "OMPI_MCA_btl_tcp_if_exclude",
+    "OMPI_MCA_oob_tcp_if_include": "OMPI_MCA_oob_tcp_if_exclude",
+    "HYDRA_IFACE": None,
+    "I_MPI_HYDRA_IFACE": None,
+    "FI_TCP_IFACE": None,
+    "UCX_NET_DEVICES": None,
+}
 # What mpirun tells a process about the run that it belongs to. The launcher of a job may itself have been
 # started by another mpirun: with these it would take itself for one of that run's ranks.
 _RUN_PREFIXES: Final = ("OMPI_COMM_WORLD_", "OMPI_MCA_ess", "OMPI_MCA_orte_", "PMIX_", "PMI_")
@@ -86,6 +97,27 @@ def build_launcher_defaults(
     if is_root:
         defaults |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return defaults
+
+
+def choose_links(
+    own: Mapping[str, str], inherited: Collection[str], arguments: Iterable[str], loopback: str
+) -> dict[str, str]:
+    """Return what leads ranks and daemons to the loopback, where all nodes are one machine.
+
+    Each implementation takes what links it finds, such as those of a VPN or of a container engine, and waits
+    for ever where one goes away. A link that the pod (`own`) or the submitter chooses stays, but for the one
+    that is rendered because pods on a cluster have it. Open MPI refuses to be told both which links to use
+    and which not, by variables or in the arguments.
+    """
+    words = "\n".join(arguments)
+    chosen = {name for name, value in own.items() if name not in _LINKS or value != POD_INTERFACE}
+    chosen.update(inherited)
+    return {
+        name: loopback
+        for name, other in _LINKS.items()
+        if name not in chosen
+        and (other is None or (other not in chosen and other.removeprefix("OMPI_MCA_") not in words))
+    }
 
 
 def belongs_to_outer_run(variable: str) -> bool:

@@ -41,6 +41,7 @@ from trainwright.runner.executors.mpi_pod import (
     RemoteStart,
     belongs_to_outer_run,
     build_launcher_defaults,
+    choose_links,
     find_remote_start,
 )
 
@@ -130,6 +131,9 @@ def build_environment(
         environment |= build_installer_defaults(identity.address, context.ports)
     environment |= own
     environment |= _build_forced(own, context, machine)
+    if find_remote_start(container) is RemoteStart.CLIENT:
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        environment |= choose_links(own, inherited, words, _get_loopback(machine))
     return environment
 
 
@@ -201,8 +205,7 @@ def build_defaults(
         if processes > 1 and not any(name in own or name in inherited for name in _RANK_LOG_VARIABLES):
             defaults |= {"PET_TEE": "3", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": RANK_MARK_TEMPLATE}
     if not machine.own_names:
-        loopback = "lo" if machine.is_linux else "lo0"
-        defaults |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "HYDRA_IFACE", "I_MPI_HYDRA_IFACE"), loopback)
+        defaults["GLOO_SOCKET_IFNAME"] = _get_loopback(machine)
         if len(context.host_names) > 1:
             # "Nodes" with one host name: Open MPI's shared memory and its coll/han give wrong results.
             defaults |= {"OMPI_MCA_coll": "^han", "OMPI_MCA_btl": "tcp,self"}
@@ -414,6 +417,10 @@ def list_names(host: str, subdomain: str, namespace: str) -> tuple[str, ...]:
 
 def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _get_loopback(machine: Machine) -> str:
+    return "lo" if machine.is_linux else "lo0"
 
 
 def _number(text: str | None) -> int | None:
