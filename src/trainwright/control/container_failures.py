@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from trainwright.api.core import ContainerStateTerminated, ContainerStatus, Pod
+from trainwright.control.deadlines import add_seconds
 from trainwright.control.exits import OOM_KILLED
 from trainwright.control.view import is_live
 
@@ -81,4 +82,4 @@ def _restarts_in_place(pod: Pod) -> bool:
 def _get_recovery(started_at: datetime, last: ContainerStateTerminated) -> datetime:
     """Return when the run will have lasted twice as long as the one that failed, a minute at the least."""
     lasted = last.finished_at - last.started_at if last.started_at and last.finished_at else timedelta()
-    return started_at + min(max(2 * lasted, _MIN_RECOVERY), _MAX_RECOVERY)
+    return add_seconds(started_at, min(max(2 * lasted, _MIN_RECOVERY), _MAX_RECOVERY).total_seconds())

@@ -9,15 +9,19 @@ from typing import Final
 MAX_REQUEUE_SECONDS: Final = 24 * 3600.0
 MIN_REQUEUE_SECONDS: Final = 1.0
 
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 _LATEST: Final = datetime.max.replace(tzinfo=UTC)
 
 
-def add_seconds(start: datetime, seconds: int) -> datetime:
-    """Return the moment so many seconds later, at most the last one there is."""
+def add_seconds(start: datetime, seconds: float) -> datetime:
+    """Return the moment so many seconds later (or earlier), within the time that there is.
+
+    Seconds that users may set have no bounds: a pod may have 2**62 of grace.
+    """
     try:
         return start + timedelta(seconds=seconds)
     except OverflowError:
-        return _LATEST
+        return _LATEST if seconds > 0 else _EARLIEST
 
 
 def get_deadline(start: datetime | None, active_deadline_seconds: int | None) -> datetime | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from trainwright.api.core import ContainerStatus, Event, Pod, PodCondition
 from trainwright.control.container_failures import Failure, list_failures
+from trainwright.control.deadlines import add_seconds
 from trainwright.control.evidence import (
     LAST_LINES,
     Evidence,
@@ -276,7 +277,7 @@ def _get_deletion_start(pod: Pod) -> datetime | None:
     meta = pod.metadata
     if meta.deletion_timestamp is None:
         return None
-    return meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+    return add_seconds(meta.deletion_timestamp, -(meta.deletion_grace_period_seconds or 0))
 
 
 def _is_of_deletion(failure: Failure, began: datetime | None) -> bool:

@@ -183,4 +183,5 @@ def _belongs(meta: ObjectMeta, uid: str | None) -> bool:
 
 
 def _parse_index(text: str | None) -> int:
-    return int(text) if text is not None and text.isdecimal() else 0
+    """Return the number; 0 for what no controller writes: an annotation has room for a megabyte of digits."""
+    return int(text) if text is not None and len(text) < 11 and text.isdecimal() else 0
