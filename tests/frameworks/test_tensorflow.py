@@ -313,8 +313,8 @@ def test_the_longest_config_that_is_let_through_fits_into_a_variable() -> None:
 
 
 WAITS = (
-    "parameter servers never end, and the job ends when replicated job 'ps' does: set successPolicy: "
-    "{operator: All, targetReplicatedJobs: [worker]} in the runtime"
+    "parameter servers never end, but the job waits for replicated job 'ps': to let it be complete when its "
+    "workers are, set successPolicy: {operator: All, targetReplicatedJobs: [worker]} in the runtime"
 )
 WARNINGS: dict[str, tuple[Json | None, list[str]]] = {
     "without a success policy": (None, [WAITS]),
@@ -330,6 +330,15 @@ def test_waiting_for_parameter_servers_is_warned_about(success: Json | None, war
     fields = {"successPolicy": success} if success else {}
     given = layout(step("worker"), step("ps"), step("evaluator"), **fields)
     assert TensorFlow().list_warnings(given) == warnings
+
+
+@pytest.mark.parametrize("kind", ["chief", "master"])
+def test_the_chief_is_what_to_wait_for_where_there_is_one(kind: str) -> None:
+    """Workers that it commands never end, no more than servers do."""
+    assert TensorFlow().list_warnings(layout(step("worker"), step(kind), step("ps"))) == [
+        "parameter servers never end, but the job waits for replicated job 'ps': to let it be complete when "
+        f"its chief is, set successPolicy: {{operator: All, targetReplicatedJobs: [{kind}]}} in the runtime"
+    ]
 
 
 def test_workers_alone_need_no_success_policy() -> None:

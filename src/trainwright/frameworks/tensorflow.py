@@ -169,13 +169,21 @@ def _warn_of_processes(layout: JobLayout) -> Iterator[str]:
 
 
 def _warn_of_servers(layout: JobLayout) -> Iterator[str]:
+    """Warn of a job that waits for its servers.
+
+    What it should wait for is the chief, where there is one: the workers that it commands are servers
+    themselves (ParameterServerStrategy), and where they are not (estimators) it ends no sooner than they.
+    """
     tasks = find_tasks(layout)
     servers = tasks.get(SERVER)
     if servers is not None and _waits_for(layout, servers):
-        others = [pod_set.name for kind, pod_set in tasks.items() if kind not in (SERVER, EVALUATOR)]
+        chiefs = [tasks[kind].name for kind in tasks if kind in CHIEFS]
+        workers = [pod_set.name for kind, pod_set in tasks.items() if kind not in (SERVER, EVALUATOR)]
+        goal, names = ("its chief is", chiefs) if chiefs else ("its workers are", workers)
         yield (
-            f"parameter servers never end, and the job ends when replicated job {servers.name!r} does: set "
-            f"successPolicy: {{operator: All, targetReplicatedJobs: [{', '.join(others)}]}} in the runtime"
+            f"parameter servers never end, but the job waits for replicated job {servers.name!r}: to let it "
+            f"be complete when {goal}, set successPolicy: {{operator: All, targetReplicatedJobs: "
+            f"[{', '.join(names)}]}} in the runtime"
         )
 
 
