@@ -20,7 +20,7 @@ from kube.kwok import EXIT_CODE
 from kube.operating import PATIENCE_SECONDS, People, condition, eventually, train_job
 from trainwright.api.meta import Json
 from trainwright.cluster.kube.errors import ApiError
-from trainwright.cluster.kube.requests import JSON, MERGE_PATCH, Request
+from trainwright.cluster.kube.requests import JSON, MERGE_PATCH, Request, build_create
 from trainwright.cluster.kube.transport import AiohttpTransport
 from trainwright.errors import NotFound
 
@@ -60,6 +60,21 @@ class Queues:
         await self.create(build_local_queue(QUEUE, self.namespace))
         for path in (self.path("ClusterQueue", self.namespace), self.path("LocalQueue", QUEUE)):
             await self._until_active(path)
+
+    async def add_runtime(self, made: Json) -> None:
+        """Add a runtime; wait until Kueue has heard of it, whose webhook refuses all TrainJobs of others."""
+        await self._people.create(made)
+        name = made["metadata"]["name"]
+        probe = train_job("probe", name, {"namespace": self.namespace})
+
+        async def is_known() -> bool:
+            try:
+                await self._transport.request(build_create(probe, dry_run=True))
+            except ApiError as error:
+                return f"runtime '{name}' not found" not in str(error)
+            return True
+
+        await eventually(is_known)
 
     async def _until_active(self, path: str) -> None:
         """Wait until Kueue works with a queue as it is: it learns of queues and of jobs in any order."""

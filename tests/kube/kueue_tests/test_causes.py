@@ -18,8 +18,8 @@ async def until_cause(people: People, reason: str, name: str = "demo") -> Json:
 
 
 @pytest.fixture(autouse=True)
-async def _runtime(people: People) -> None:
-    await people.create(runtime())
+async def _runtime(queues: Queues) -> None:
+    await queues.add_runtime(runtime())
 
 
 async def test_a_job_without_room_says_what_is_missing(

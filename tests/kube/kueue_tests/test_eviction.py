@@ -39,7 +39,7 @@ async def test_a_job_is_preempted_and_comes_back_ten_times(
     """
     await queues.add({"blue": {"cpu": "2"}})
     await queues.add_priorities(low=1, high=100)
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     slow = patch_node({"annotations": {ENDS_AFTER: "300ms"}})
     async with watching_pods(people) as seen:
         await people.create(queues.job("low", "low", trainer={"numNodes": 2}, runtimePatches=[slow]))
@@ -78,7 +78,7 @@ async def test_a_job_comes_back_on_another_flavor_and_keeps_nothing_of_the_first
     whose taint it tolerates. 4. And back to blue.
     """
     await queues.add({"blue": {"cpu": "1"}, "green": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     await people.create(queues.job(runtimePatches=[patch_node(terminationGracePeriodSeconds=5)]))
     await people.until_phase("Running")
     (pod,) = await people.until_pods(1)
@@ -112,7 +112,7 @@ async def test_what_a_flavor_asks_of_pods_comes_on_top_of_what_they_tolerate(
     (job,) = plain["spec"]["template"]["spec"]["replicatedJobs"]
     mine = {"key": "device", "operator": "Exists", "effect": "NoSchedule"}
     job["template"]["spec"]["template"]["spec"]["tolerations"] = [mine]
-    await people.create(plain)
+    await queues.add_runtime(plain)
     await people.create(queues.job())
     await people.until_phase("Running")
     (pod,) = await people.until_pods(1)
@@ -124,7 +124,7 @@ async def test_what_kueue_does_not_know_survives_admission_and_eviction(
 ) -> None:
     """Kueue rewrites whole TrainJobs with older types: without our fields, and new ones of the API."""
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     patch = patch_node(terminationGracePeriodSeconds=7)
     created = await people.create(
         queues.job(ttlSecondsAfterFinished=600, activeDeadlineSeconds=3600, runtimePatches=[patch])
@@ -155,7 +155,7 @@ async def test_what_kueue_writes_in_other_words_is_no_change(
 ) -> None:
     """Go leaves out what is empty, writes amounts in one way, and some fields that were absent."""
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     own = {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}
     cache = {"name": "cache", "emptyDir": {"sizeLimit": "1024Mi"}}
     trainer = {"args": [], "env": [own], "resourcesPerNode": {"limits": {"cpu": 1}, "requests": {"cpu": 0.5}}}
@@ -177,7 +177,7 @@ async def test_a_job_whose_runtime_is_edited_starts_again_as_it_was(
 ) -> None:
     """Kueue compares what it admitted with the runtime as it is, and starts over; the snapshot stays."""
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     await people.create(queues.job())
     await people.until_phase("Running")
     (before,) = await people.until_pods(1)
@@ -205,7 +205,7 @@ async def test_an_operator_that_starts_anew_ends_the_pods_of_a_job_that_was_evic
     quota. 3. The next operator ends them; the job that waits takes over.
     """
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     await people.create(queues.job("first"))
     await people.until_phase("Running", "first")
     await people.create(queues.job("second"))

@@ -89,8 +89,8 @@ async def test_a_job_runs_on_another_cluster_and_its_status_comes_back(
     written about it here. 3. Its copy runs there; conditions and counters come back. 4. The copy goes when it
     has ended.
     """
-    for cluster in (people, worker):
-        await cluster.create(runtime())
+    for cluster in (queues, worker_queues):
+        await cluster.add_runtime(runtime())
     await worker_queues.add({"blue": {"cpu": "2"}})
     await send_jobs_to(worker_kueue, control_plane, queues)
 

@@ -11,7 +11,7 @@ async def test_a_job_waits_for_its_quota_runs_and_gives_it_back(
     people: People, queues: Queues, operator: Running
 ) -> None:
     await queues.add({"blue": {"cpu": "2"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     await people.create(queues.job("first", trainer={"numNodes": 2}))
     await people.until_phase("Running", "first")
     queued = await people.create(queues.job("second", trainer={"numNodes": 2}))
@@ -41,7 +41,7 @@ async def test_nothing_but_the_status_is_written_about_a_job_that_waits(
     people: People, queues: Queues, operator: Running
 ) -> None:
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     await people.create(queues.job(trainer={"numNodes": 2}))
     waiting = await queues.until("QuotaReserved", "False")
     status = await people.until_phase("Queued")
@@ -60,7 +60,7 @@ async def test_the_workload_of_a_failed_job_says_so_and_its_quota_is_free(
     people: People, queues: Queues, operator: Running
 ) -> None:
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     await people.create(queues.job("first"))
     await people.create(queues.job("second"))
     await people.until_phase("Running", "first")
@@ -74,7 +74,7 @@ async def test_the_workload_of_a_failed_job_says_so_and_its_quota_is_free(
 
 async def test_a_job_without_a_queue_is_ours_alone(people: People, queues: Queues, operator: Running) -> None:
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     job = await people.create(train_job(trainer={"numNodes": 2}))
     assert job["spec"]["suspend"] is False
     # Kueue's webhook adds its entry to every job, in case that a queue is chosen later.
@@ -87,7 +87,7 @@ async def test_a_suspended_job_may_be_given_to_a_queue_later(
     people: People, queues: Queues, operator: Running
 ) -> None:
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     resources = {"requests": {"cpu": "1"}}
     await people.create(train_job(suspend=True, trainer={"resourcesPerNode": resources}))
     await people.until_phase("Suspended")
@@ -102,7 +102,7 @@ async def test_the_number_of_nodes_may_change_in_the_queue(
     people: People, queues: Queues, operator: Running
 ) -> None:
     await queues.add({"blue": {"cpu": "2"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     await people.create(queues.job(trainer={"numNodes": 3}))
     await queues.until("QuotaReserved", "False")
     await people.edit({"spec": {"trainer": {"numNodes": 2}}})
@@ -116,7 +116,7 @@ async def test_a_job_that_is_deleted_in_the_queue_leaves_nothing(
     people: People, queues: Queues, operator: Running
 ) -> None:
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     await people.create(queues.job(trainer={"numNodes": 2}))
     await queues.until("QuotaReserved", "False")
     await people.delete("TrainJob")
@@ -135,7 +135,7 @@ async def test_a_job_that_is_deleted_while_it_runs_gives_its_quota_back(
     people: People, queues: Queues, operator: Running
 ) -> None:
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     await people.create(queues.job("first"))
     await people.create(queues.job("second"))
     await people.until_phase("Running", "first")
@@ -149,7 +149,7 @@ async def test_kueue_resumes_an_admitted_job_that_somebody_suspends(
 ) -> None:
     """Who wants it to stop sets `active: false` in the Workload."""
     await queues.add({"blue": {"cpu": "1"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     await people.create(queues.job())
     await people.until_phase("Running")
     (before,) = await people.until_pods(1)

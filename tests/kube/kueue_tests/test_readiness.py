@@ -44,7 +44,7 @@ async def test_a_job_whose_pods_do_not_start_makes_room_and_tries_again(
     is a machine: Kueue admits the job again, and hears that its pods are ready.
     """
     await queues.add({"blue": {"cpu": "2"}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     picky = patch_node(nodeSelector={"disk": queues.namespace})
     await people.create(queues.job(trainer={"numNodes": 2}, runtimePatches=[picky]))
     await queues.until("Admitted")
@@ -71,7 +71,7 @@ async def test_pods_are_ready_once_all_steps_are_ready_or_done(
     """The time of an initializer counts: the timeout has to be longer than it takes."""
     await queues.add({"blue": {"cpu": "8", "memory": "64Gi"}})
     node = after(build_step("node", "trainer"), "dataset-initializer")
-    await people.create(build_runtime(INITIALIZER, node, numNodes=2))
+    await queues.add_runtime(build_runtime(INITIALIZER, node, numNodes=2))
     await people.create(queues.job(runtime="made", initializer=SOURCE))
     await people.until_status(lambda status: count(status, "dataset-initializer")["ready"])
     assert not has(await queues.until("Admitted"), "PodsReady")
@@ -89,7 +89,7 @@ async def test_slices_are_ready_and_done_together(
     job, for Kueue would take that for all. 3. The other is done, and so is the job.
     """
     await queues.add({"blue": {"cpu": "8", "memory": "64Gi"}})
-    await people.create(build_runtime(build_step("node", "trainer"), numNodes=2, nodesPerSlice=2))
+    await queues.add_runtime(build_runtime(build_step("node", "trainer"), numNodes=2, nodesPerSlice=2))
     await people.create(queues.job(runtime="made", trainer={"numNodes": 4}))
     await queues.until("PodsReady")
     done = {"metadata": {"annotations": {EXIT_CODE: "0"}}}
@@ -121,8 +121,8 @@ async def test_what_a_finished_initializer_held_goes_to_the_next_job_and_it_neve
     """
     await queues.add({"blue": {"cpu": "3500m", "memory": "64Gi"}})
     node = after(build_step("node", "trainer"), "dataset-initializer")
-    await people.create(build_runtime(INITIALIZER, node, numNodes=2))
-    await people.create(runtime())
+    await queues.add_runtime(build_runtime(INITIALIZER, node, numNodes=2))
+    await queues.add_runtime(runtime())
     async with watching_pods(people) as seen:
         await people.create(queues.job("first", runtime="made", initializer=SOURCE))
         await queues.until("Admitted", name="first")

@@ -22,7 +22,7 @@ async def test_the_pods_of_a_job_are_placed_in_one_rack_each_time_that_it_is_adm
     await queues.create(build_topology(topology, ["rack", HOST]))
     flavors = {"blue": {**FLAVORS["blue"], "topologyName": topology}}
     await queues.add({"blue": {"cpu": "100"}}, flavors)
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     near = patch_node({"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}})
     async with watching_pods(people) as seen:
         await people.create(queues.job(trainer={"numNodes": 4}, runtimePatches=[near]))
@@ -51,7 +51,7 @@ async def test_a_job_that_fits_into_no_rack_waits_and_says_why(
     topology = f"{queues.namespace}-racks"
     await queues.create(build_topology(topology, ["rack", HOST]))
     await queues.add({"blue": {"cpu": "200"}}, {"blue": {**FLAVORS["blue"], "topologyName": topology}})
-    await people.create(runtime())
+    await queues.add_runtime(runtime())
     near = patch_node({"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}})
     resources = {"requests": {"cpu": "40"}}
     await people.create(

@@ -94,7 +94,7 @@ async def test_a_job_saves_its_work_when_it_is_preempted_and_comes_back(
     node = {"nodeLabels": {"kubernetes.io/hostname": real_cluster.node_name}}
     await queues.add({"here": {"cpu": "200m"}}, {"here": node})
     await queues.add_priorities(low=1, high=100)
-    await people.create(build_runtime(real_cluster.image))
+    await queues.add_runtime(build_runtime(real_cluster.image))
     resources = {"requests": {"cpu": "100m"}}
     low = {"numNodes": 2, "resourcesPerNode": resources, "args": ["15"]}
     high = {"numNodes": 2, "resourcesPerNode": resources, "args": ["0"]}
