@@ -252,6 +252,50 @@ def without_pods(events: Sequence[Event]) -> World:
     return world
 
 
+QUOTA = 'Error creating: pods "p" is forbidden: exceeded quota: q, requested: pods=1, limited: pods=2'
+
+
+def half_made(*, active: int = 2, **status: int) -> World:
+    """A world in which the API server lets a Job have two of its four pods, which wait for the rest."""
+    world = World(train_job(num_nodes=4), runtime())
+    world.settle()
+    world.run_pods()
+    for pod in sorted(world.pods(), key=_get_rank)[2:]:
+        world.delete("Pod", pod["metadata"]["name"])
+    world.merge("Job", "demo-node-0", {"status": {"active": active, "ready": 2, **status}})
+    counters = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+    world.merge("JobSet", JOB, {"status": {"replicatedJobsStatus": [counters]}})
+    about = event("Job", "demo-node-0", "FailedCreate", QUOTA)
+    world.put(build_object(msgspec.structs.replace(about, metadata=ObjectMeta(name="e", namespace="ns"))))
+    world.rest()
+    return world
+
+
+def _get_rank(pod: Json) -> int:
+    return int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
+
+
+def test_pods_of_which_only_some_could_be_made_wait_for_the_others_and_the_event_on_the_job_tells() -> None:
+    world = half_made()
+    assert world.status.cause is not None
+    assert (world.status.cause.layer, world.status.cause.name, world.status.cause.reason) == (
+        "Job",
+        "demo-node-0",
+        "QuotaExceeded",
+    )
+    assert world.status.phase == "Created"
+
+
+@pytest.mark.parametrize(
+    "status", [{"active": 4}, {"active": 2, "succeeded": 2}, {"active": 3, "terminating": 1}]
+)
+def test_an_event_about_pods_that_could_not_be_made_is_history_once_they_could(
+    status: dict[str, int],
+) -> None:
+    world = half_made(**status)
+    assert world.status.cause is None
+
+
 def test_of_several_events_the_newest_counts() -> None:
     world = without_pods(
         [

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from trainwright.api.batch import Job, JobStatus
 from trainwright.api.constants import TRAIN_JOB
 from trainwright.api.core import Pod
 from trainwright.api.meta import truncate_to_seconds
@@ -29,7 +30,7 @@ from trainwright.control.pod_evidence import find_pod_evidence
 from trainwright.control.problem import Problem
 from trainwright.control.queue_wait import WAITING_FOR_QUEUE, find_next_queue_look, find_queue_wait
 from trainwright.control.round_numbers import round_down
-from trainwright.control.view import Place, View, find_place, is_of_current_attempt
+from trainwright.control.view import Place, View, find_place, is_job_finished, is_of_current_attempt
 
 # Whose messages have numbers in them that move with the cluster: how much is missing, on how many nodes.
 _MOVING: Final = frozenset({"Unschedulable", GANG_NOT_COMPLETE, WAITING_FOR_QUEUE, "Preempted"})
@@ -181,23 +182,15 @@ def _find_suspension(view: View, now: datetime) -> Problem:
 
 
 def _find_without_pods(view: View) -> Evidence | None:
-    """Return what the events say where there is no pod to ask.
+    """Return what the events say where no pod that is there tells of trouble.
 
-    All five counters of a role at zero while the JobSet exists: the API server refuses its pods, and only an
-    event on the Job tells. Without any Job, an event on the JobSet does.
+    A Job that has fewer pods than it should: the API server refuses them, all or those that a quota has no
+    room for, and only an event on the Job tells. Without any Job, an event on the JobSet does.
     """
     job_set = view.job_set
     if job_set is None:
         return None
-    counted = {
-        entry.name: entry.active + entry.ready + entry.succeeded + entry.failed
-        for entry in (job_set.status.replicated_jobs_status if job_set.status else None) or ()
-    }
-    idle = sorted(
-        (find_place(job.metadata), job.metadata.name)
-        for job in view.jobs
-        if counted.get(find_place(job.metadata).replicated_job, 0) == 0
-    )
+    idle = sorted((find_place(job.metadata), job.metadata.name) for job in view.jobs if _lacks_pods(job))
     about_jobs = group_events("Job", view.seen.events) if idle else {}
     for place, name in idle:
         if evidence := find_refused_pods(name, place, about_jobs.get(name, ())):
@@ -220,6 +213,19 @@ def _find_without_pods(view: View) -> Evidence | None:
         place=Place("", 0, 0),
         at=event.first_timestamp or event.event_time,
     )
+
+
+def _lacks_pods(job: Job) -> bool:
+    """Say whether the Job should have more pods than there are; those in their grace period count."""
+    if is_job_finished(job):
+        return False
+    status = job.status or JobStatus()
+    wanted = 1 if job.spec.parallelism is None else job.spec.parallelism
+    if job.spec.completions is not None:
+        wanted = min(wanted, job.spec.completions - status.succeeded)
+    elif status.succeeded:
+        return False  # one success is all that it is for
+    return status.active + status.terminating < wanted
 
 
 def _get_order(evidence: Evidence) -> tuple[float, int, Place, str]:
