@@ -28,7 +28,7 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
-from kube.control_plane import ADMIN_TOKEN, ControlPlane, find_free_ports
+from kube.control_plane import ADMIN_TOKEN, START_SECONDS, ControlPlane, find_free_ports
 from trainwright.api.constants import TRAIN_JOB
 from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json, ObjectKey
@@ -97,7 +97,7 @@ class WebhookServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(START_SECONDS)
         self.install(self.certificates.ca_bundle)
         return self
 
@@ -106,7 +106,7 @@ class WebhookServer:
     ) -> None:
         self.uninstall()
         self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join(10)
+        self._thread.join(START_SECONDS)
         self._loop.close()
 
     def install(self, ca_bundle: bytes | None) -> None:
@@ -186,7 +186,7 @@ class WebhookServer:
             self._call(listen_again())
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(START_SECONDS)
 
 
 def build_local_configurations(port: int, ca_bundle: bytes | None) -> list[Json]:
