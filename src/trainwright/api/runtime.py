@@ -212,8 +212,19 @@ class JobSetTemplate(ApiStruct, frozen=True, kw_only=True):
     spec: Annotated[Json, shape(JobSetSpec)] | None = None
 
 
+# The key of a label, or its prefix with the slash.
+LabelPattern = Annotated[
+    str,
+    Meta(max_length=317, pattern=r"^([^/]+/)?[^/]+$|^[^/]+/$"),
+    expects("the key of a label, or a prefix with its slash, such as example.com/"),
+]
+
+
 class RuntimeSpec(ApiStruct, frozen=True, kw_only=True):
-    """How a kind of training runs."""
+    """How a kind of training runs.
+
+    propagatedLabels says which labels of a TrainJob its JobSet and pods get: keys, and prefixes with a slash.
+    """
 
     ml_policy: Annotated[MLPolicy, at_most_one(*FRAMEWORK_CHOICES)] | None = None
     pod_group_policy: (
@@ -221,6 +232,7 @@ class RuntimeSpec(ApiStruct, frozen=True, kw_only=True):
     ) = None
     template: Annotated[JobSetTemplate, not_empty()] | None = None
     ttl_seconds_after_finished: NonNegativeInt32 | None = None  # ours: default for jobs that set none
+    propagated_labels: Annotated[list[LabelPattern], list_set(max_items=16)] | None = None  # ours
 
 
 class TrainingRuntime(ApiStruct, frozen=True, kw_only=True):
