@@ -41,6 +41,10 @@ HINTS: Final[dict[str, str]] = {
     "NotStarted": (
         "Kueue starts only jobs that its webhook saw when they were made: delete the job and create it again"
     ),
+    RUNTIME_DELETED: (
+        "make the runtime again under that name, and Kueue starts the job; or delete the TrainJob: its quota "
+        "is in use until then"
+    ),
     "Preempted": (
         "it is queued again and goes on when there is room: save checkpoints, or give it a higher priority "
         "(label kueue.x-k8s.io/priority-class)"
@@ -83,6 +87,9 @@ HINTS: Final[dict[str, str]] = {
     NATIVE_GANGS_NOT_SERVED: (
         "serve scheduling.k8s.io in the version of podGroupPolicy.native (feature gates GenericWorkload and "
         "GangScheduling of Kubernetes 1.36), or use a runtime without it"
+    ),
+    "MissingPackage": (
+        "install the package in the environment of trainwright: the job goes on by itself when it is there"
     ),
     KIND_NOT_SERVED: "install what brings the kind; the job goes on by itself when it is there",
     "WaitingForCleanup": (
