@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from template.builders import PLAIN, container, replicated_job, runtime, runtime_spec
+from template.builders import PLAIN, TORCH, container, replicated_job, runtime, runtime_spec
 from trainwright.admission import Verdict, default_runtime, validate_runtime
 from trainwright.api.constants import ANCESTOR_LABEL
 from trainwright.api.meta import Json, ObjectMeta
@@ -351,6 +351,18 @@ def test_what_its_author_should_know_is_a_warning(case: tuple[list[Json], Json, 
     verdict = validate(*replicated_jobs, **fields)
 
     assert (verdict.errors, list(verdict.warnings)) == ((), expected)
+
+
+def test_nodes_without_names_are_a_warning_where_a_framework_needs_them() -> None:
+    nameless = {"network": {"enableDNSHostnames": False}}
+
+    assert validate(replicated_job(), policy=TORCH, **nameless) == Verdict(
+        warnings=(
+            "spec.template.spec.network.enableDNSHostnames is false, so pods have no names by which those of torch find each other: a job of several nodes waits for ever; remove it",
+        )
+    )
+    assert validate(replicated_job(), policy=PLAIN, **nameless) == Verdict()
+    assert validate(replicated_job(), policy=TORCH, network={"enableDNSHostnames": True}) == Verdict()
 
 
 def test_a_framework_that_is_not_there_is_a_warning() -> None:

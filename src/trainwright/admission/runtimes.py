@@ -33,6 +33,7 @@ from trainwright.api.shapes import Findings
 from trainwright.api.trainjob import RuntimeRef, TrainJob, TrainJobSpec
 from trainwright.field_errors import FieldError, Rule
 from trainwright.frameworks import FRAMEWORKS, Framework, find_unsupported, select_frameworks
+from trainwright.frameworks.choice import list_shipped_choices
 from trainwright.frameworks.slices import list_numbering_frameworks
 from trainwright.gang import list_placement_warnings, list_queue_warnings
 from trainwright.template.layout import build_layout
@@ -94,6 +95,7 @@ def validate_runtime(runtime: Runtime, *, frameworks: Sequence[Framework] = FRAM
         *list_placement_warnings(spec.pod_group_policy, spec.template),
         *(str(error) for error in find_unmounted_claims(job_set, JOB_SET_PATH)),
         *_list_warnings(job_set),
+        *_list_network_warnings(job_set, policy),
         *_list_name_warnings(job_set, policy),
     ]
     if not invalid and not denied:
@@ -219,6 +221,16 @@ def _list_warnings(job_set: Json) -> Iterator[str]:
                 f"{place}.template.metadata.labels lacks {ANCESTOR_LABEL}: {step}{where}; without it on the "
                 f"Job template a TrainJob's settings do not reach {name}"
             )
+
+
+def _list_network_warnings(job_set: Json, policy: MLPolicy | None) -> Iterator[str]:
+    """Yield a warning where pods have no names, by which frameworks let them find each other."""
+    choices = list_shipped_choices(policy)
+    if choices and get_part(job_set, "network").get("enableDNSHostnames") is False:
+        yield (
+            f"{JOB_SET_PATH}.network.enableDNSHostnames is false, so pods have no names by which those of "
+            f"{choices[0]} find each other: a job of several nodes waits for ever; remove it"
+        )
 
 
 def _list_framework_warnings(spec: RuntimeSpec, frameworks: Sequence[Framework]) -> Iterator[str]:
