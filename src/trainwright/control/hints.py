@@ -41,7 +41,7 @@ HINTS: Final[dict[str, str]] = {
     "NotStarted": (
         "Kueue starts only jobs that its webhook saw when they were made: delete the job and create it again"
     ),
-    RUNTIME_DELETED: (
+    "RuntimeDeleted": (
         "make the runtime again under that name, and Kueue starts the job; or delete the TrainJob: its quota "
         "is in use until then"
     ),
