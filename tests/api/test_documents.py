@@ -121,6 +121,10 @@ BROKEN = {
         "a: \0",
         ["1:4: a NUL byte is not allowed in YAML or JSON; remove it, or write it as an escape in quotes"],
     ),
+    "number beyond all numbers": (
+        '{"a": 1e308,\n "b": [-1e400]}',
+        ["2:8: -1e400 is larger than any number can be; write it in quotes if it is text"],
+    ),
     "lone surrogate": (
         "a: \ud800",
         [

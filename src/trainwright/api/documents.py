@@ -8,6 +8,7 @@ recursion, and going on with the next document after a broken one.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -90,6 +91,10 @@ class _DuplicateKeys(Exception):
     """JSON with an object that has a key twice; the YAML reader says where."""
 
 
+class _TooLarge(Exception):
+    """JSON with a number that only infinity stands for; no JSON can say that again."""
+
+
 def _parse_json(text: str) -> Documents:
     """Return the documents of a JSON text, or what YAML's flow style makes of it."""
     try:
@@ -99,6 +104,9 @@ def _parse_json(text: str) -> Documents:
         if not documents.errors or not _LOOKS_LIKE_JSON.match(text):
             return documents
         return Documents((), (_syntax(f"invalid JSON: {error.msg}", Position(error.lineno, error.colno)),))
+    except _TooLarge as error:
+        detail = f"{error} is larger than any number can be; write it in quotes if it is text"
+        return Documents((), (_syntax(detail, _position_after(text[: text.index(str(error))])),))
     except (_DuplicateKeys, RecursionError, ValueError):
         return _parse_yaml(text)
     if excess := _measure(values):
@@ -124,7 +132,9 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 def _decode_json(text: str) -> Iterator[Any]:
     """Yield the values of a JSON text; several may follow each other, as `jq` and `kubectl` write them."""
-    decoder = json.JSONDecoder(object_pairs_hook=_build_unique, parse_constant=_refuse_constant)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_build_unique, parse_constant=_refuse_constant, parse_float=_parse_float
+    )
     at = _skip_space(text, 0)
     while at < len(text):
         value, end = decoder.raw_decode(text, at)
@@ -149,6 +159,13 @@ def _build_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(name)
+
+
+def _parse_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _TooLarge(text)
+    return number
 
 
 def _find_places(text: str) -> Place | None:
