@@ -266,3 +266,32 @@ def test_a_preempted_job_says_so_while_its_pods_still_end() -> None:
     world.rest()
     assert world.status.cause == cause("Preempted", HERE + PREEMPTED, 5)
     assert world.counters()["node"][3] == 1
+
+
+def test_a_job_whose_runtime_was_deleted_says_so_once_it_has_quota_until_the_runtime_is_back() -> None:
+    """1. It waits for room. 2. The runtime goes, which changes nothing yet. 3. There is room: Kueue cannot
+    start it. 4. The runtime is back, and the status changes: that makes Kueue look again."""
+    world = queued_world(workload(waiting()))
+    before = world.status.cause
+    gone = world.objects.pop(("TrainingRuntime", "rt"))
+    world.rest()
+    assert world.status.cause == before
+    reserved = [
+        condition("QuotaReserved", "True", "QuotaReserved", "Quota reserved in ClusterQueue a", 11),
+        condition("Admitted", "True", "Admitted", "The workload is admitted", 11),
+    ]
+    world.put(workload(*reserved))
+    world.rest()
+    told = world.status.cause
+    assert told is not None
+    assert (told.layer, told.reason) == ("Queue", "RuntimeDeleted")
+    assert told.message == (
+        "LocalQueue 'team-a': Kueue has quota for the job and cannot start it: TrainingRuntime 'rt', from "
+        "which it works out the pods, was deleted"
+    )
+    world.put(gone)
+    world.writes.clear()
+    world.rest()
+    assert world.writes == ["patch status"]
+    assert world.status.cause is not None
+    assert world.status.cause.reason == "WaitingForQueue"

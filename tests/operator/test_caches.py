@@ -176,6 +176,22 @@ async def test_an_edited_runtime_wakes_those_who_wait_for_it_alone() -> None:
         assert await woken.take() == set()
 
 
+async def test_who_waits_in_a_queue_hears_that_a_runtime_comes_and_goes_but_not_of_edits() -> None:
+    server = ScriptedServer()
+    queued = job("queued", runtimeSnapshot={"name": "plain", "hash": HASH})
+    queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "q"}
+    server.put(queued)
+    server.put(runtime())
+    async with caching(server) as (_, woken):
+        await woken.take()
+        server.put({**runtime(), "spec": {"mlPolicy": {"numNodes": 2}}})
+        assert await woken.take() == set()
+        server.delete("TrainingRuntime", "plain")
+        assert await woken.take() == {"queued"}
+        server.put(runtime())
+        assert await woken.take() == {"queued"}
+
+
 async def test_a_snapshot_that_goes_away_wakes_those_who_began_with_it() -> None:
     server = ScriptedServer()
     server.put(job(runtimeSnapshot={"name": "plain", "hash": HASH}))

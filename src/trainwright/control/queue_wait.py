@@ -5,6 +5,10 @@
     Admitted False         there is room, and an admission check has not agreed yet
     Admitted True          Kueue is about to start it; after a while, something keeps it from that
 
+Kueue works out the pods of a job from its runtime, every time that it looks at it. Where the runtime was
+deleted meanwhile it goes on giving the job quota, and can neither start it nor take the quota back. So that
+is told at once. When the runtime is back the status changes, and Kueue looks again at a job that changes.
+
 Without a Workload all that is known is the queue's name. Source: clients, section 2; cause layers, section 3.
 """
 
@@ -14,11 +18,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.kueue import QUEUE_LABEL, Workload, WorkloadCondition
 from trainwright.control.problem import Problem
 from trainwright.control.view import View
 
 WAITING_FOR_QUEUE: Final = "WaitingForQueue"
+RUNTIME_DELETED: Final = "RuntimeDeleted"
 LAYER: Final = "Queue"
 
 # Kueue unsuspends a job some 10 ms after it is admitted.
@@ -43,12 +49,15 @@ def find_queue_wait(view: View, now: datetime) -> Problem | None:
     if not queue:
         return None
     if workload is not None:
+        if view.seen.runtime is None and _find_condition(workload, "QuotaReserved", "True"):
+            return _build_runtime_deleted(view, workload, queue)
         if told := _find_in_workload(workload, queue, now):
             return told
         before = view.status.cause
         if (
             before is not None
             and before.layer == LAYER
+            and before.reason != RUNTIME_DELETED
             and _find_condition(workload, "QuotaReserved", "True")
         ):
             # Kueue writes to the job in this moment: a status written now would make it do so twice.
@@ -99,6 +108,16 @@ def _find_in_workload(workload: Workload, queue: str, now: datetime) -> Problem 
     if waiting := _find_condition(workload, "QuotaReserved", "False"):
         return _build(workload, _classify_wait(waiting), f"{where}: {waiting.message.strip()}", waiting)
     return None
+
+
+def _build_runtime_deleted(view: View, workload: Workload, queue: str) -> Problem:
+    ref = view.spec.runtime_ref
+    kind = ref.kind or CLUSTER_TRAINING_RUNTIME
+    message = (
+        f"LocalQueue {queue!r}: Kueue has quota for the job and cannot start it: {kind} {ref.name!r}, "
+        "from which it works out the pods, was deleted"
+    )
+    return _build(workload, RUNTIME_DELETED, message)
 
 
 def _describe_eviction(workload: Workload, evicted: WorkloadCondition, where: str) -> tuple[str, str]:

@@ -348,12 +348,18 @@ class Caches:
             self._wake(namespace, job_set, delay_seconds=MANY_PODS_SECONDS if is_one_of_many else 0.0)
 
     def _hear_runtime(self, difference: Difference[Any]) -> None:
-        """Wake the jobs that wait for a runtime; those that have begun go on with their snapshot."""
+        """Wake the jobs that wait for a runtime; those that have begun go on with their snapshot.
+
+        Those in a queue hear that it comes or goes, since Kueue cannot start them without; an edit is nothing
+        to the thousands of them.
+        """
         self._look_for_gangs()
+        comes_or_goes = difference.old is None or difference.new is None
         kind = TRAINING_RUNTIME if difference.key[0] else CLUSTER_TRAINING_RUNTIME
         name = build_runtime_name(kind, *difference.key)
         for job in self.train_jobs.store.list_by(_RUNTIME, name):
-            self._wake(job.metadata.namespace or "", job.metadata.name)
+            if comes_or_goes or _awaits_runtime(job):
+                self._wake(job.metadata.namespace or "", job.metadata.name)
 
     def _hear_snapshot(self, difference: Difference[ConfigMap]) -> None:
         """Wake the jobs whose snapshot went away, so that it is written again while its content is known."""
@@ -413,10 +419,13 @@ def _list_changed_job_sets(difference: Difference[Any]) -> set[str]:
 
 
 def _list_awaited_runtimes(job: StoredTrainJob) -> list[str]:
-    """File a job under its runtime while an edit of it may matter: it named no snapshot, or is refused."""
-    if job.has_ended or (job.snapshot_hash and not job.is_refused):
-        return []
-    return [job.runtime]
+    """File a job under its runtime while that may matter: it waits for it, or in a queue."""
+    return [job.runtime] if _awaits_runtime(job) or _goes_through_queue(job) else []
+
+
+def _awaits_runtime(job: StoredTrainJob) -> bool:
+    """Say whether an edit of the runtime may matter to a job: it named no snapshot, or is refused."""
+    return not job.has_ended and (not job.snapshot_hash or job.is_refused)
 
 
 def _goes_through_queue(job: StoredTrainJob) -> bool:

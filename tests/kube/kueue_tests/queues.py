@@ -64,15 +64,22 @@ class Queues:
     async def add_runtime(self, made: Json) -> None:
         """Add a runtime; wait until Kueue has heard of it, whose webhook refuses all TrainJobs of others."""
         await self._people.create(made)
-        name = made["metadata"]["name"]
+        await self._until_runtime(made["metadata"]["name"], is_there=True)
+
+    async def remove_runtime(self, name: str) -> None:
+        """Delete a runtime; wait until Kueue has heard of that."""
+        await self._people.delete("TrainingRuntime", name)
+        await self._until_runtime(name, is_there=False)
+
+    async def _until_runtime(self, name: str, *, is_there: bool) -> None:
         probe = train_job("probe", name, {"namespace": self.namespace})
 
         async def is_known() -> bool:
             try:
                 await self._transport.request(build_create(probe, dry_run=True))
             except ApiError as error:
-                return f"runtime '{name}' not found" not in str(error)
-            return True
+                return (f"runtime '{name}' not found" not in str(error)) is is_there
+            return is_there
 
         await eventually(is_known)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kube.kueue import MANAGER, QUEUE_LABEL
-from kube.kueue_tests.queues import QUEUE, Queues, list_pod_sets
+from kube.kueue_tests.queues import QUEUE, Queues, has, list_pod_sets
 from kube.operating import People, Running, condition, eventually, runtime, train_job
 
 
@@ -166,3 +166,46 @@ async def test_kueue_resumes_an_admitted_job_that_somebody_suspends(
     await people.until_pods(0)
     workload = await queues.until("QuotaReserved", "False")
     assert condition(workload["status"], "Evicted")["reason"] == "Deactivated"
+
+
+async def test_a_job_whose_runtime_is_deleted_in_the_queue_starts_when_it_is_back(
+    people: People, queues: Queues, operator: Running
+) -> None:
+    """1. A job waits for the quota of another. 2. Its runtime is deleted. 3. It gets the quota, and Kueue
+    cannot start it, which the status says. 4. The runtime is made again: Kueue looks again at once."""
+    await queues.add({"blue": {"cpu": "1"}})
+    await queues.add_runtime(runtime())
+    await queues.add_runtime(runtime("other"))
+    await people.create(queues.job("first", runtime="other"))
+    await people.until_phase("Running", "first")
+    await people.create(queues.job("second"))
+    await queues.until("QuotaReserved", "False", "second")
+    await queues.remove_runtime("plain")
+    await queues.finish("first", 1)
+    await queues.until("Admitted", name="second")
+    status = await people.until_status(
+        lambda status: (status.get("cause") or {}).get("reason") == "RuntimeDeleted", "second"
+    )
+    assert status["phase"] == "Queued"
+    assert await people.find("JobSet", "second") is None
+    await queues.add_runtime(runtime())
+    status = await people.until_phase("Running", "second")
+    assert "cause" not in status
+
+
+async def test_a_job_that_ends_without_its_runtime_holds_its_quota_until_it_is_deleted(
+    people: People, queues: Queues, operator: Running
+) -> None:
+    """Kueue asks for the runtime before it asks whether the job has ended; nothing of ours changes that."""
+    await queues.add({"blue": {"cpu": "1"}})
+    await queues.add_runtime(runtime())
+    await queues.add_runtime(runtime("other"))
+    await people.create(queues.job("first"))
+    await people.until_phase("Running", "first")
+    await queues.remove_runtime("plain")
+    await people.create(queues.job("second", runtime="other"))
+    await queues.finish("first", 1)
+    await people.until_phase("Complete", "first")
+    assert not has(await queues.until("QuotaReserved", name="first"), "Finished")
+    await people.delete("TrainJob", "first")
+    await people.until_phase("Running", "second")
