@@ -1,9 +1,15 @@
 """A program that stands for `flux`, which no package registry has: it notes how it is called.
 
 It does what our scripts rely on. `flux start` runs its initial program and ends with that one's exit code;
-without one it follows: it waits for the end of the leader and ends with 0. `flux run` becomes its command or,
-where STAND_IN_TASKS is "all", runs all tasks, beside it. `flux exec` has its command run in all pods. All
-pods share one folder, which STAND_IN names.
+without one it follows: it waits for the end of the leader and ends with 0. As with Flux the leader waits for
+all others first, unless STAND_IN_ALONE is set. So each that follows has one leader, also where pods are tried
+again. `flux run` becomes its command or, where STAND_IN_TASKS is "all", runs all tasks, beside it. By
+`flux exec` a command runs in all pods. All pods share one folder, which STAND_IN names:
+
+    calls              a line for each call
+    joined-ID          somebody follows
+    ended-ID           its leader has ended; what `flux exec` was told, if anything
+    codes              with what those that follow end, where a test says so
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from typing import Any
 import msgspec
 
 _PROGRAM = """#!{python} -IS
-import json, os, pathlib, signal, subprocess, sys, time
+import json, os, pathlib, re, signal, subprocess, sys, time
 
 folder = pathlib.Path(os.environ["STAND_IN"])
 host = subprocess.check_output(["uname", "-n"], text=True).strip()
@@ -31,35 +37,61 @@ def note(**fields):
 
 note(env={{name: os.environ[name] for name in kept if name in os.environ}})
 
-def wait_for(path):
-    end = time.monotonic() + 60
-    while not path.exists():
+def wait_for(what, holds):
+    end = time.monotonic() + 120
+    while not holds():
         if time.monotonic() > end:
-            sys.exit("stand-in: nothing to be seen of " + str(path))
+            sys.exit("stand-in: " + what + " in time")
         time.sleep(0.01)
+
+def list_followers():
+    joined = {{path.name.partition("-")[2] for path in folder.glob("joined-*")}}
+    return joined - {{path.name.partition("-")[2] for path in folder.glob("ended-*")}}
+
+def count_hosts():
+    [config] = [word[len("-o,-c"):] for word in words if word.startswith("-o,-c")]
+    [hosts] = re.findall("-.([0-9]+-?[0-9]*)]", (pathlib.Path(config) / "broker.toml").read_text())
+    first, _, last = hosts.partition("-")
+    return int(last or first) - int(first) + 1
+
+def lead(program):
+    if "STAND_IN_ALONE" not in os.environ:
+        others = count_hosts() - 1
+        wait_for("not all others came", lambda: len(list_followers()) >= others)
+    told = folder / "exec"
+    told.unlink(missing_ok=True)
+    code = subprocess.run(program).returncode
+    for name in list_followers():
+        draft = folder / (".ended-" + name)
+        draft.write_text(told.read_text() if told.exists() else "[]")
+        draft.rename(folder / ("ended-" + name))
+    return code
+
+def follow():
+    name = host + "." + str(time.time_ns()) + "." + str(os.getpid())
+    ended = folder / ("ended-" + name)
+    (folder / ("joined-" + name)).touch()
+    wait_for("nothing to be seen of the leader's end", ended.exists)
+    command = json.loads(ended.read_text())
+    if command:
+        subprocess.run(command, check=True)
+    return 0
 
 def start():
     program = [word for word in words if not word.startswith("-o,")]
     codes = folder / "codes"
     if "-o,-Sbroker.rc2_none=1" in words:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         (folder / "waiting").touch()
-        signal.pause()
-    elif program:
-        for left in ("ended", "exec"):  # by an instance before this one
-            (folder / left).unlink(missing_ok=True)
-        code = subprocess.run(program).returncode
-        (folder / "ended").touch()
-        return code
-    elif codes.exists():
+        signal.sigwait([signal.SIGTERM])
+        return 7
+    if program:
+        return lead(program)
+    if codes.exists():
         first, *rest = json.loads(codes.read_text())
         codes.write_text(json.dumps(rest or [first]))
         return first
-    else:
-        wait_for(folder / "ended")
-        if (folder / "exec").exists():
-            subprocess.run(json.loads((folder / "exec").read_text()), check=True)
-    return 0
+    return follow()
 
 def run():
     rest, flags = list(words), {{}}

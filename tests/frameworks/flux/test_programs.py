@@ -44,6 +44,7 @@ class Machine:
         self.root = root
         self.config = root / "mnt/flux/config"
         self.notes = root / "notes"
+        self.shell = "/bin/sh"
         for folder in ("notes", "mnt/flux", "opt/software", "curve", "bin"):
             (root / folder).mkdir(parents=True)
         (root / "curve/curve.cert").write_text("a certificate\n")
@@ -65,10 +66,11 @@ class Machine:
             "PATH": f"{self.root}/bin:/usr/bin:/bin",
             "HOST_NAME": host,
             "STAND_IN": str(self.notes),
+            "STAND_IN_ALONE": "1",
             **variables,
         }
         return subprocess.Popen(
-            ["/bin/sh", str(script), *words],
+            [self.shell, str(script), *words],
             env=environment,
             cwd=self.root,
             stdin=subprocess.DEVNULL,
@@ -293,18 +295,22 @@ def test_who_logs_in_finds_flux(machine: Machine) -> None:
     ]
 
 
-def wait_for(path: Path) -> None:
+def wait_for(folder: Path, pattern: str) -> Path:
     end = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < end, f"nothing to be seen of {path}"
+    while not (found := list(folder.glob(pattern))):
+        assert time.monotonic() < end, f"nothing to be seen of {pattern} in {folder}"
         time.sleep(0.01)  # another process sets no event of ours
+    return found[0]
 
 
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
 def test_without_a_command_a_broker_waits_for_whoever_logs_in_until_the_pod_is_to_end(
-    machine: Machine,
+    machine: Machine, shell: str
 ) -> None:
+    """Bash collects a child as soon as it ends, dash when it waits for it; images have one or the other."""
+    machine.shell = shell
     with machine.start("entrypoint.sh") as process:
-        wait_for(machine.notes / "waiting")
+        wait_for(machine.notes, "waiting")
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 7  # what the broker makes of the signal
@@ -364,11 +370,14 @@ def test_brokers_give_up_when_there_is_no_lead_for_half_an_hour(machine: Machine
 
 def test_a_pod_that_follows_fails_after_the_lead_whose_command_failed(machine: Machine) -> None:
     """The lead has `flux exec` write the exit code, which this broker's end shows."""
-    (machine.notes / "ended").touch()
     outcome = machine.root / "mnt/flux/exit-code"
-    (machine.notes / "exec").write_text(json.dumps(["sh", "-c", f"echo 3 > {outcome}"]))
-    code, _, errors = machine.run("entrypoint.sh", "true", host=FOLLOWER)
-    assert code == 3
+    with machine.start("entrypoint.sh", "true", host=FOLLOWER) as process:
+        joined = wait_for(machine.notes, f"joined-{FOLLOWER}.*").name
+        draft = machine.notes / "draft"
+        draft.write_text(json.dumps(["sh", "-c", f"echo 3 > {outcome}"]))
+        draft.rename(machine.notes / joined.replace("joined", "ended"))
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 3
     assert errors == (
         f"flux on {FOLLOWER}: the program failed with exit code 3; its output is in the log of {LEAD}\n"
     )

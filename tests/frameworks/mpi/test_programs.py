@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -29,7 +30,7 @@ while [ $# -gt 0 ]; do
 done
 mkdir "$CALLED_HOSTS/$1"
 tries=0
-while [ "$(ls "$CALLED_HOSTS" | wc -l)" -lt 3 ] && [ "$tries" -lt 200 ]; do
+while [ "$(ls "$CALLED_HOSTS" | wc -l)" -lt 3 ] && [ "$tries" -lt 600 ]; do
   tries=$((tries + 1))
   sleep 0.05
 done
@@ -39,6 +40,7 @@ exit 1
 OF_THIS_MACHINE = {
     "HYDRA_IFACE": "lo",
     "I_MPI_HYDRA_IFACE": "lo",
+    "OMPI_MCA_oob_tcp_if_include": "lo",
     "OMPI_MCA_hwloc_base_binding_policy": "none",
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
@@ -113,13 +115,16 @@ def run(tmp_path: Path, *environments: dict[str, str]) -> Run:
     ssh.parent.mkdir()
     ssh.write_text(SSH)
     ssh.chmod(0o755)
-    env = {"HOME": str(tmp_path), "CALLED_HOSTS": str(called), **OF_THIS_MACHINE}
-    for more in environments:
-        env |= {name: value for name, value in more.items() if name not in OF_THIS_MACHINE}
-    env["PATH"] = f"{ssh.parent}:{env['PATH']}"
-    done = subprocess.run(
-        ["mpirun", "echo", "rank"], env=env, capture_output=True, text=True, timeout=60, check=False
-    )
+    # A folder of its own, with a path that leaves room for the names of sockets: all runs of a user have one
+    # folder for Open MPI's sessions, and make and remove it as they come and go.
+    with tempfile.TemporaryDirectory(prefix="tw-", ignore_cleanup_errors=True) as temporary:
+        env = {"HOME": str(tmp_path), "TMPDIR": temporary, "CALLED_HOSTS": str(called), **OF_THIS_MACHINE}
+        for more in environments:
+            env |= {name: value for name, value in more.items() if name not in OF_THIS_MACHINE}
+        env["PATH"] = f"{ssh.parent}:{env['PATH']}"
+        done = subprocess.run(
+            ["mpirun", "echo", "rank"], env=env, capture_output=True, text=True, timeout=90, check=False
+        )
     return Run(done.returncode, done.stdout.split(), sorted(path.name for path in called.iterdir()))
 
 

@@ -40,7 +40,7 @@ _CLIENT_VARIABLES: Final = (
 _HYDRA_LAUNCHERS: Final = ("HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")
 _SLOTS: Final = ("OMPI_MCA_orte_set_default_slots", "PRTE_MCA_prte_set_default_slots")
 # Which network links are used -> what says which are not, and must not be set as well. Between ranks of Open
-# MPI; by daemons of Open MPI 4, MPICH and Intel MPI; by libfabric and UCX, through which ranks of these two talk.
+# MPI; by daemons of Open MPI 4, MPICH and Intel MPI; by libfabric and UCX, between ranks of these two.
 _LINKS: Final = {
     "OMPI_MCA_btl_tcp_if_include": "OMPI_MCA_btl_tcp_if_exclude",
     "OMPI_MCA_oob_tcp_if_include": "OMPI_MCA_oob_tcp_if_exclude",

@@ -32,7 +32,7 @@ main() {
     stopped=
     broker=
     # The first process of a container gets a signal only where it says what to do.
-    trap 'stopped=yes; [ -z "$broker" ] || kill -TERM "$broker" 2> /dev/null' TERM INT
+    trap 'stopped=yes; interrupted=yes; [ -z "$broker" ] || kill -TERM "$broker" 2> /dev/null' TERM INT
     find_flux
     write_helpers
     install_certificate
@@ -147,12 +147,17 @@ run_broker() {
         -o,-Slog-stderr-mode=local \
         "$@" &
     broker=$!
-    wait "$broker"
-    ended=$?
-    # A signal ends `wait` before the broker ends.
-    while kill -0 "$broker" 2> /dev/null; do
+    # A signal that came before its number was known.
+    [ -z "$stopped" ] || kill -TERM "$broker" 2> /dev/null
+    # A signal ends `wait` before the broker ends. Whether that has ended since is not asked by `kill -0`: some
+    # shells collect it at once. These say 127 of one that was waited for before.
+    ended=127
+    while :; do
+        interrupted=
         wait "$broker"
-        ended=$?
+        code=$?
+        [ "$code" -eq 127 ] || ended=$code
+        [ -n "$interrupted" ] || break
     done
     broker=
     return "$ended"
