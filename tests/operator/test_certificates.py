@@ -21,6 +21,7 @@ from trainwright.operator.certificates import (
     build_certificates,
     build_secret_data,
     find_fault,
+    is_signed_by_former_ca,
     list_service_hosts,
     parse_secret,
 )
@@ -146,6 +147,16 @@ def test_a_ca_that_is_replaced_is_trusted_until_it_ends(made: Certificates) -> N
     assert renewed.ca_bundle.endswith(made.ca_bundle)
     assert (count(renewed.ca_bundle), count(after_its_end.ca_bundle)) == (2, 1)
     assert after_its_end.ca_key == renewed.ca_key
+
+
+def test_of_the_cas_of_a_bundle_those_after_the_first_are_former_ones(made: Certificates) -> None:
+    renewed = build_certificates(HOSTS, NOW + (10 * 365 - 60) * DAY, made)
+    other = build_certificates(HOSTS, NOW)
+
+    assert is_signed_by_former_ca(made.serving, renewed.ca_bundle)
+    assert not is_signed_by_former_ca(renewed.serving, renewed.ca_bundle)
+    assert not is_signed_by_former_ca(other.serving, renewed.ca_bundle)
+    assert not is_signed_by_former_ca(made.serving, b"nonsense")
 
 
 def test_a_ca_without_its_key_is_replaced(made: Certificates) -> None:

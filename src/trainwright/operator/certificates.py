@@ -83,9 +83,7 @@ def find_fault(certificates: Certificates, hosts: Sequence[str], now: datetime) 
         return "the key is not that of the certificate"
     if (problem := _find_ca_fault(chain[0], now)) is not None:
         return problem
-    try:
-        certificate.verify_directly_issued_by(chain[0])
-    except (InvalidSignature, ValueError, TypeError):
+    if not _is_signed_by(certificate, chain[0]):
         return "the certificate is not signed by the CA"
     if certificate.not_valid_before_utc > now:
         return f"the certificate is valid only from {certificate.not_valid_before_utc:%Y-%m-%d} on"
@@ -119,6 +117,17 @@ def build_certificates(
     )
 
 
+def is_signed_by_former_ca(certificate: ServingCertificate, bundle: bytes) -> bool:
+    """Say whether a certificate is signed by a CA of the bundle that is not the one that signs now."""
+    try:
+        served = x509.load_pem_x509_certificate(certificate.certificate_pem)
+        cas = _read_bundle(bundle)
+    except ValueError:
+        return False
+    signers = [_is_signed_by(served, ca) for ca in cas]
+    return any(signers) and not signers[0]
+
+
 def build_secret_data(certificates: Certificates) -> dict[str, str]:
     """Return the `data` of the Secret."""
     content = {
@@ -145,6 +154,14 @@ def parse_secret(secret: Json) -> Certificates | None:
     return Certificates(
         ca_bundle=pem[CA_CERTIFICATE], ca_key=pem[CA_KEY], certificate=pem[CERTIFICATE], key=pem[KEY]
     )
+
+
+def _is_signed_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
 
 
 def _find_ca_fault(ca: x509.Certificate, now: datetime) -> str | None:

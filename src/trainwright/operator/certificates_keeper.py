@@ -8,8 +8,9 @@ Level-based: whenever one of the objects changes, twice a day, and at the start,
 with what should be. Nothing is read for that: the objects are followed. Where certificates come from outside
 (cert-manager, files) none of this runs (`certificate_files`).
 
-The API server is told of a new CA before anything that it signed is served, and goes on trusting the one
-before, so a renewal is noticed by nobody. Only who empties the Secret gets everything new at once.
+API servers are told of a new CA before anything that it signed is served, in time to learn of it by watches
+of their own, and go on trusting the one before: a renewal is noticed by nobody. Only who empties the Secret
+gets everything new at once.
 Source: spec 01 section 2.7.
 """
 
@@ -38,6 +39,7 @@ from trainwright.operator.certificates import (
     build_certificates,
     build_secret_data,
     find_fault,
+    is_signed_by_former_ca,
     list_service_hosts,
     parse_secret,
 )
@@ -49,6 +51,8 @@ log = structlog.get_logger(__name__)
 CHECK_SECONDS: Final = 12 * 3600.0
 # Between two renewals of what is there: two replicas whose clocks differ by months would else never stop.
 RENEWAL_PAUSE_SECONDS: Final = 60.0
+# From a new CA in the webhook configurations to a certificate that it signed.
+SETTLE_SECONDS: Final = 10.0
 
 CONFIGURATIONS: Final = (
     Place(resource=RESOURCES["MutatingWebhookConfiguration"], name=MUTATING_CONFIGURATION),
@@ -86,6 +90,7 @@ class CertificateKeeper:
         settings: CertificateSettings,
         slot: CertificateSlot,
         clock: Callable[[], datetime],
+        settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self.ready = asyncio.Event()
         self._transport = transport
@@ -95,6 +100,8 @@ class CertificateKeeper:
         self._wake = asyncio.Event()
         self._seen: dict[Place, Json | None] = {}
         self._renewed_at: float | None = None
+        self._settle_seconds = settle_seconds
+        self._next: tuple[Certificates, float] | None = None  # to be served from then on
 
     async def run(self) -> None:
         """Keep the certificate good until cancelled."""
@@ -143,6 +150,8 @@ class CertificateKeeper:
         trusted = True
         for place in CONFIGURATIONS:
             trusted = await self._trust(place, certificates.ca_bundle) and trusted
+        if (settling := self._settle(certificates)) > 0:
+            return settling
         self._serve(certificates)
         if trusted and not self.ready.is_set():
             log.info("certificate is served and trusted", certificate=certificates.serving.fingerprint)
@@ -220,6 +229,19 @@ class CertificateKeeper:
             self._learn(place, configuration, await self._send(build_replace(place, changed)))
             log.info("put the CA into a webhook configuration", name=place.name)
         return True
+
+    def _settle(self, certificates: Certificates) -> float:
+        """Return for how many seconds what is served is served on: none, but after a change of the CA."""
+        served = self._slot.certificate
+        if served is None or served == certificates.serving:
+            self._next = None
+            return 0.0
+        if not is_signed_by_former_ca(served, certificates.ca_bundle):
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        if self._next is None or self._next[0] != certificates:
+            self._next = (certificates, now + self._settle_seconds)
+        return max(self._next[1] - now, 0.0)
 
     def _serve(self, certificates: Certificates) -> None:
         if self._slot.certificate != certificates.serving:
