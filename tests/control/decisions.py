@@ -14,11 +14,7 @@ from trainwright.api.trainjob import Cause, JobStatus, RuntimeSnapshotRef, Train
 from trainwright.control.snapshot import hash_runtime
 
 KEY = ObjectKey("TrainJob", "ns", JOB)
-
-
 JOB_SET_KEY = ObjectKey("JobSet", "ns", JOB)
-
-
 SUSPENDED = Condition(
     type="Suspended",
     status="True",
