@@ -213,3 +213,23 @@ async def test_each_controller_applies_its_own_condition(crds, transport, namesp
         "Suspended",
         "example.com/Checked",
     ]
+
+
+async def test_a_rule_of_a_failure_policy_needs_no_name(crds, transport, namespace):
+    """JobSet gives it one; offline it is accepted as well."""
+    replicated_job = {"name": "node", "template": {"spec": {"template": {"spec": {"containers": []}}}}}
+    runtime = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainingRuntime",
+        "metadata": {"namespace": namespace, "name": "patient"},
+        "spec": {
+            "template": {
+                "spec": {
+                    "failurePolicy": {"maxRestarts": 1, "rules": [{"action": "FailJobSet"}]},
+                    "replicatedJobs": [replicated_job],
+                }
+            }
+        },
+    }
+    stored = json.loads(await transport.request(build_create(runtime)))
+    assert stored["spec"]["template"]["spec"]["failurePolicy"]["rules"] == [{"action": "FailJobSet"}]

@@ -136,6 +136,9 @@ class _Core:
 
     def __init__(self, job_set_spec: Json) -> None:
         self.job_set_spec = job_set_spec
+        # JobSet's webhook names rules that have no name, before its schema asks for one. Here render does.
+        policy = job_set_spec["properties"]["failurePolicy"]["properties"]
+        policy["rules"]["items"]["required"].remove("name")
         job = job_set_spec["properties"]["replicatedJobs"]["items"]["properties"]["template"]
         self._pod_spec = job["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
         for containers in ("containers[]", "initContainers[]"):
