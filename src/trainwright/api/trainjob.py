@@ -209,6 +209,7 @@ class TrainJobSpec(ApiStruct, frozen=True, kw_only=True):
     ttl_seconds_after_finished: NonNegativeInt32 | None = None  # ours
 
 
+MAX_CONDITIONS = 8
 MAX_STEPS = 100  # replicated jobs of a runtime; the status has an entry for each
 
 StatusCount = Annotated[Int32, bounded(minimum=0)]
@@ -271,7 +272,7 @@ class TrainJobStatus(ApiStruct, frozen=True, kw_only=True):
 
     keeps_unknown: ClassVar[bool] = True
 
-    conditions: Annotated[list[Condition], list_map("type"), bounded(maxItems=8)] | None = None
+    conditions: Annotated[list[Condition], list_map("type"), bounded(maxItems=MAX_CONDITIONS)] | None = None
     jobs_status: Annotated[list[JobStatus], list_map("name"), bounded(maxItems=MAX_STEPS)] | None = None
     trainer_status: TrainerStatus | None = None
     # Ours, all optional.

@@ -1,9 +1,10 @@
 """The status of a TrainJob, computed as a whole from what is seen and what is about to be done.
 
-Conditions are exactly Suspended, Complete and Failed, and ResourcesCreated while it is False. Suspended goes
-away on resume: the public SDK calls a job Running only while it has no condition (clients, section 1.2).
-The first three hold whatever is edited, so they name no generation: `kubectl wait` believes no condition that
-names an older one than the object's, and to raise it would be a write between two of Kueue's.
+Our conditions are exactly Suspended, Complete and Failed, and ResourcesCreated while it is False; those of
+other controllers stay. Suspended goes away on resume: the public SDK calls a job Running only while it has no
+condition (clients, section 1.2). The first three hold whatever is edited, so they name no generation: `kubectl
+wait` believes no condition that names an older one than the object's, and to raise it would be a write between
+two of Kueue's.
 A time in the status is written once, when what it tells begins; all else follows from the observations, so
 the same world gives the same status in whatever order it was seen.
 """
@@ -22,7 +23,7 @@ from trainwright.api.jobset import ReplicatedJobStatus
 from trainwright.api.kueue import QUEUE_LABEL
 from trainwright.api.meta import Condition, Json, truncate_to_seconds
 from trainwright.api.runtime import Runtime
-from trainwright.api.trainjob import MAX_STEPS, JobStatus, RuntimeSnapshotRef, TrainJobStatus
+from trainwright.api.trainjob import MAX_CONDITIONS, MAX_STEPS, JobStatus, RuntimeSnapshotRef, TrainJobStatus
 from trainwright.control.cause import find_cause
 from trainwright.control.ending import Ending
 from trainwright.control.lifecycle import Plan
@@ -56,7 +57,7 @@ def build_status(view: View, plan: Plan, problem: Problem | None, now: datetime)
     counted = _count_jobs(view, plan)
     restarts = _get_restarts(view, counted)
     return TrainJobStatus(
-        conditions=[condition for condition in conditions if condition] or None,
+        conditions=_join_conditions(before, conditions),
         jobs_status=fold_slices(counted, view.job_set or view.deleted_job_set) or None,
         # Shown as long as the job rests; what runs next has not reported yet (spec 03, section 1.7).
         trainer_status=None if _is_just_resumed(view) else before.trainer_status,
@@ -75,6 +76,14 @@ def build_final_status(view: View, runtime: Runtime | None, ending: Ending, now:
     """
     before = view.status
     counted = _count_at_end(view) or build_jobs_status(view, Plan(runtime=runtime)) or ()
+    end = Condition(
+        type=ending.type,
+        status="True",
+        reason=ending.reason,
+        message=ending.message,
+        # When we saw it, by the clock that a TTL is counted on; `completionTime` is when it was.
+        last_transition_time=truncate_to_seconds(now),
+    )
     jobs_status = [
         JobStatus(
             name=entry.name, ready=0, succeeded=entry.succeeded, failed=entry.failed, active=0, suspended=0
@@ -82,17 +91,9 @@ def build_final_status(view: View, runtime: Runtime | None, ending: Ending, now:
         for entry in counted
     ]
     return TrainJobStatus(
-        conditions=[
-            *([_build_suspended(view, now)] if view.is_suspended else []),
-            Condition(
-                type=ending.type,
-                status="True",
-                reason=ending.reason,
-                message=ending.message,
-                # When we saw it, by the clock that a TTL is counted on; `completionTime` is when it was.
-                last_transition_time=truncate_to_seconds(now),
-            ),
-        ],
+        conditions=_join_conditions(
+            before, [_build_suspended(view, now) if view.is_suspended else None, end]
+        ),
         jobs_status=jobs_status or None,
         trainer_status=before.trainer_status,
         phase=ending.type,
@@ -299,6 +300,17 @@ def _get_restarts(view: View, jobs_status: Sequence[JobStatus] | None) -> int | 
     worked = any(e.active or e.ready or e.succeeded or e.failed for e in jobs_status or ())
     restarts = job_set.status.restarts
     return restarts if worked or restarts or before is not None else None
+
+
+def _join_conditions(before: TrainJobStatus, own: Iterable[Condition | None]) -> list[Condition] | None:
+    """Return our conditions, then those of other controllers, whose types are qualified by a domain.
+
+    Whatever else is there an older version wrote. As many of others are kept as the list has room for: our
+    own must go in.
+    """
+    ours = [condition for condition in own if condition is not None]
+    others = [condition for condition in before.conditions or () if "/" in condition.type]
+    return [*ours, *others[: MAX_CONDITIONS - len(ours)]] or None
 
 
 def _build_suspended(view: View, now: datetime) -> Condition:
