@@ -2,9 +2,9 @@
 
 Our conditions are exactly Suspended, Complete and Failed, and ResourcesCreated while it is False; those of
 other controllers stay. Suspended goes away on resume: the public SDK calls a job Running only while it has no
-condition (clients, section 1.2). The first three hold whatever is edited, so they name no generation: `kubectl
-wait` believes no condition that names an older one than the object's, and to raise it would be a write between
-two of Kueue's.
+condition (clients, section 1.2). The first three hold whatever is edited, so they name no generation: to
+`kubectl wait` one that names an older generation than the object's is not there, and to raise it would be a
+write between two of Kueue's.
 A time in the status is written once, when what it tells begins; all else follows from the observations, so
 the same world gives the same status in whatever order it was seen.
 """
