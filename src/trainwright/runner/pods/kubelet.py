@@ -240,7 +240,9 @@ class _Slot:
             self._started.set()
             self._note(self._run.status)
             while self.status.phase not in _FINAL:
-                self._note(await self._run.changed())
+                status = await self._run.changed()
+                self._record(job)  # a container that starts later is another process
+                self._note(status)
                 self._record(job)  # containers come and go while a pod lives
         except Exception as error:  # noqa: BLE001 (the task ends here; the pod's status says why)
             self._log.exception("pod could not be run", error, pod=self.key.name)
