@@ -39,6 +39,7 @@ def test_nodes_meet_by_an_elastic_rendezvous(restarts: int | None, written: str)
         {"name": "PET_RDZV_ENDPOINT", "value": "demo-node-0-0.demo:29500"},
         {"name": "PET_RDZV_ID", "value": "demo"},
         {"name": "PET_MAX_RESTARTS", "value": written},
+        {"name": "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "value": "1"},
     )
 
 

@@ -6,6 +6,10 @@ processes anew, and scripts resume from a checkpoint. The store of the rendezvou
 loss of that one ends a round. Lost pods are made again by Kubernetes as often as the runtime's `backoffLimit`
 allows.
 
+The agents' store is not shared with the processes, as torchrun would have it: it lives on while they are
+started anew, and they would find in it the addresses of those that are gone. With torch 2.15 all ranks then
+hang in `init_process_group`, whoever failed; with a store of their own, made for each start, they go on.
+
 In slices no pod is told its rank. torchrun sorts the nodes by their host names, in which the slice stands
 before the index, so the ranks of a slice follow each other and rank 0 leads the first one.
 Source: PyTorch documentation, "torchrun (Elastic Launch)".
@@ -22,6 +26,7 @@ from trainwright.api.constants import (
     PET_RDZV_CONF,
     PET_RDZV_ENDPOINT,
     PET_RDZV_ID,
+    TORCH_DISABLE_SHARE_RDZV_TCP_STORE,
     TRAINER_PORT,
 )
 from trainwright.api.meta import Json
@@ -67,6 +72,7 @@ def build_rendezvous_env(layout: JobLayout, lead: PodSet) -> tuple[Json, ...]:
         {"name": PET_RDZV_ID, "value": layout.job_name},
         *(({"name": PET_RDZV_CONF, "value": _PATIENCE},) if has_slices(layout) else ()),
         *(() if restarts is None else ({"name": PET_MAX_RESTARTS, "value": str(restarts)},)),
+        {"name": TORCH_DISABLE_SHARE_RDZV_TCP_STORE, "value": "1"},
     )
 
 
