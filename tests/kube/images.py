@@ -22,7 +22,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -98,7 +98,11 @@ def build_images() -> list[Path]:
 
 
 def build_debian_image(
-    image: str, packages: Sequence[str], recipe: str, configure: Callable[[Path], None]
+    image: str,
+    packages: Sequence[str],
+    recipe: str,
+    configure: Callable[[Path], None],
+    env: Mapping[str, str] | None = None,
 ) -> Path:
     """Return the archive of a minimal Debian with these packages, from the cache where it is there.
 
@@ -110,7 +114,8 @@ def build_debian_image(
         configure(root)
 
     layer = _build_layer("debian", repr((SUITE, *packages, recipe)), fill)
-    return _build_archive_once(image, [layer], {"Cmd": ["/bin/sh"], "Env": [_PATH]})
+    variables = [_PATH, *(f"{name}={value}" for name, value in (env or {}).items())]
+    return _build_archive_once(image, [layer], {"Cmd": ["/bin/sh"], "Env": variables})
 
 
 def name_operator_image() -> str:

