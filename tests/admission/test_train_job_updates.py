@@ -78,9 +78,16 @@ IMMUTABLE: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {
         {},
         "spec.initializer",
     ),
-    "image": ({"trainer": Trainer(image="a")}, {"trainer": Trainer(image="b")}, "spec.trainer"),
-    "trainer, added (R09)": ({}, {"trainer": Trainer(image="b")}, "spec.trainer"),
-    "trainer, removed": ({"trainer": Trainer(command=["a"])}, {}, "spec.trainer"),
+    "image": ({"trainer": Trainer(image="a")}, {"trainer": Trainer(image="b")}, "spec.trainer.image"),
+    "arguments": ({"trainer": Trainer(args=["a"])}, {"trainer": Trainer(args=["b"])}, "spec.trainer.args"),
+    "a variable": (
+        {"trainer": Trainer(env=[{"name": "A", "value": "1"}])},
+        {"trainer": Trainer(env=[{"name": "A", "value": "2"}])},
+        "spec.trainer.env",
+    ),
+    "trainer, added (R09)": ({}, {"trainer": Trainer(image="b")}, "spec.trainer.image"),
+    "no command instead of the runtime's": ({}, {"trainer": Trainer(command=[])}, "spec.trainer.command"),
+    "trainer, removed": ({"trainer": Trainer(command=["a"])}, {}, "spec.trainer.command"),
 }
 
 

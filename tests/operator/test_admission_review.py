@@ -411,7 +411,7 @@ UPDATES: dict[str, tuple[Json, Json, Facts, int, list[str]]] = {
         build_job(suspend=True, trainer={"image": "a"}),
         FACTS,
         422,
-        ["spec.trainer"],
+        ["spec.trainer.image"],
     ),
     "the runtime": (
         build_job(runtimeRef={"name": "other", "kind": "TrainingRuntime"}),

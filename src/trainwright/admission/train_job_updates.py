@@ -42,9 +42,7 @@ def find_immutable_changes(new: TrainJobSpec, old: TrainJobSpec) -> list[FieldEr
             errors.append(_immutable(path, getattr(new, field)))
     if not is_same(new.initializer, old.initializer):
         errors.append(_immutable("spec.initializer", new.initializer))
-    has_other_words = _fix_size(new.trainer) != _fix_size(old.trainer)
-    if has_other_words or not is_same(_get(new.trainer, "env"), _get(old.trainer, "env")):
-        errors.append(_immutable("spec.trainer", None, "; only its size may, while the job is suspended"))
+    errors += _find_immutable_trainer_changes(new.trainer or Trainer(), old.trainer or Trainer())
     errors += _find_immutable_patch_changes(new, old)
     return errors
 
@@ -86,9 +84,18 @@ def has_relevant_change(new: TrainJobSpec, old: TrainJobSpec) -> bool:
     )
 
 
-def _fix_size(trainer: Trainer | None) -> Trainer:
-    """Return the trainer block without its size and variables; no block is the same as an empty one."""
-    return msgspec.structs.replace(trainer or Trainer(), env=None, **dict.fromkeys(_SCALABLE))
+def _find_immutable_trainer_changes(new: Trainer, old: Trainer) -> Iterator[FieldError]:
+    """Yield an error for each field that says what runs; no block is the same as an empty one.
+
+    No command at all, `[]`, is not the same as none that is given: the runtime's.
+    """
+    for field, wire_name in _WIRE_NAMES.items():
+        before, after = getattr(old, field), getattr(new, field)
+        is_kept = is_same(before, after) if field == "env" else before == after
+        if field not in _SCALABLE and not is_kept:
+            yield _immutable(
+                f"spec.trainer.{wire_name}", after, "; only the trainer's size may, while suspended"
+            )
 
 
 def _get(trainer: Trainer | None, field: str) -> Any:
