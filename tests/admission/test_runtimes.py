@@ -353,6 +353,15 @@ def test_what_its_author_should_know_is_a_warning(case: tuple[list[Json], Json, 
     assert (verdict.errors, list(verdict.warnings)) == ((), expected)
 
 
+def test_one_subdomain_for_all_jobs_is_a_warning() -> None:
+    assert validate(replicated_job(), network={"subdomain": "net"}) == Verdict(
+        warnings=(
+            "spec.template.spec.network.subdomain is the same for all jobs of the runtime: JobSet makes one Service for it, which finds the pods of the first of them in a namespace, so no other one's find each other; leave it out for one of each job's own",
+        )
+    )
+    assert validate(replicated_job(), network={"subdomain": "net", "enableDNSHostnames": False}) == Verdict()
+
+
 def test_nodes_without_names_are_a_warning_where_a_framework_needs_them() -> None:
     nameless = {"network": {"enableDNSHostnames": False}}
 

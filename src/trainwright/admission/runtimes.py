@@ -224,9 +224,15 @@ def _list_warnings(job_set: Json) -> Iterator[str]:
 
 
 def _list_network_warnings(job_set: Json, policy: MLPolicy | None) -> Iterator[str]:
-    """Yield a warning where pods have no names, by which frameworks let them find each other."""
-    choices = list_shipped_choices(policy)
-    if choices and get_part(job_set, "network").get("enableDNSHostnames") is False:
+    """Yield a warning where pods have no names by which they find each other, or share them with others."""
+    choices, network = list_shipped_choices(policy), get_part(job_set, "network")
+    if network.get("subdomain") and network.get("enableDNSHostnames") is not False:
+        yield (
+            f"{JOB_SET_PATH}.network.subdomain is the same for all jobs of the runtime: JobSet makes one "
+            "Service for it, which finds the pods of the first of them in a namespace, so no other one's find "
+            "each other; leave it out for one of each job's own"
+        )
+    if choices and network.get("enableDNSHostnames") is False:
         yield (
             f"{JOB_SET_PATH}.network.enableDNSHostnames is false, so pods have no names by which those of "
             f"{choices[0]} find each other: a job of several nodes waits for ever; remove it"
