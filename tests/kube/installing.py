@@ -43,6 +43,20 @@ def grant_operator_rights(plane: ControlPlane | ExternalCluster) -> None:
         wait_until_allowed(plane, "operator", rules)
 
 
+def grant_operator_role(plane: ControlPlane | ExternalCluster, namespace: str) -> None:
+    """Give the user `operator-of-one-namespace` the rights of the operator in one namespace, by a Role."""
+    where = f"/apis/{_RBAC}/v1/namespaces/{namespace}"
+    role = {"metadata": {"name": "operator"}, "rules": [*OPERATOR_RULES, *OPERATOR_NAMESPACE_RULES]}
+    binding = {
+        "metadata": {"name": "operator"},
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": "operator"},
+        "subjects": [plane.get_subject("operator-of-one-namespace")],
+    }
+    plane.call("POST", f"{where}/roles", role)
+    plane.call("POST", f"{where}/rolebindings", binding)
+    wait_until_rights_are_known(plane)
+
+
 def wait_until_allowed(
     plane: ControlPlane | ExternalCluster, user: str, rules: Sequence[Json], namespace: str = ""
 ) -> None:
@@ -73,7 +87,7 @@ def _is_allowed(plane: ControlPlane | ExternalCluster, review: Json) -> bool:
     return bool(answer["status"]["allowed"])
 
 
-def wait_until_rights_are_known(plane: ControlPlane) -> None:
+def wait_until_rights_are_known(plane: ControlPlane | ExternalCluster) -> None:
     """Wait until the API server acts by every role and binding that was made or deleted before.
 
     It learns of each of the four kinds by a watch of its own, in order: once it knows one of each that is

@@ -10,12 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kube.control_plane import ControlPlane
-from kube.installing import wait_until_rights_are_known
+from kube.installing import grant_operator_role, wait_until_rights_are_known
 from kube.operating import SILENT, People, condition, operating, runtime, train_job
 from trainwright.api.constants import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.kube.config import Connection, load_connection
-from trainwright.manifests.access import OPERATOR_NAMESPACE_RULES, OPERATOR_RULES
 from trainwright.operator.configuration import Configuration, LeaderElectionSettings
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -25,15 +24,7 @@ SHARED = "clustertrainingruntimes"
 @pytest.fixture
 def role_connection(control_plane: ControlPlane, crds: None, namespace: str, tmp_path: Path) -> Connection:
     """A user who may in one namespace what an installation lets the operator do in all."""
-    role = {"metadata": {"name": "operator"}, "rules": [*OPERATOR_RULES, *OPERATOR_NAMESPACE_RULES]}
-    binding = {
-        "metadata": {"name": "operator"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"},
-        "subjects": [control_plane.get_subject("operator-of-one-namespace")],
-    }
-    control_plane.call("POST", f"{RBAC}/namespaces/{namespace}/roles", role)
-    control_plane.call("POST", f"{RBAC}/namespaces/{namespace}/rolebindings", binding)
-    wait_until_rights_are_known(control_plane)
+    grant_operator_role(control_plane, namespace)
     kubeconfig = control_plane.kubeconfig("operator-of-one-namespace")
     return load_connection({"KUBECONFIG": str(kubeconfig)}, tmp_path)
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,16 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from kube.control_plane import ControlPlane, find_free_ports
+from kube.installing import grant_operator_role
 from kube.operating import SILENT, People, Running, eventually, operating, runtime, train_job
 from trainwright.api.encoding import parse_object
 from trainwright.api.meta import Json
 from trainwright.api.runtime import TrainingRuntime
 from trainwright.api.trainjob import TrainJob
-from trainwright.cluster.kube.config import Connection
+from trainwright.cluster.kube.config import Connection, load_connection
 from trainwright.cluster.kube.sockets import OneSidedClose
 from trainwright.manifests.names import CERTIFICATE_SECRET
 from trainwright.operator.configuration import (
@@ -108,13 +111,10 @@ class Playground:
 
 
 @pytest.fixture
-async def playground(
-    control_plane: ControlPlane,
-    operator_connection: Connection,
-    people: People,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[Playground]:
+async def ground(
+    control_plane: ControlPlane, people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Playground:
+    """All but the operator."""
     shutil.copytree(control_plane.folder / "pki/hook", tmp_path / "k8s-webhook-server/serving-certs")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     [port] = find_free_ports(1)
@@ -126,12 +126,24 @@ async def playground(
         "serviceAccountName"
     ] = ACCOUNT
     await people.create(node)
-    ground.connection = msgspec.structs.replace(operator_connection, namespace=people.namespace)
-    async with operating(
-        ground.connection, people.namespace, configuration=configure(port)
-    ) as ground.running:
-        await eventually(lambda: is_serving(ground))
+    return ground
+
+
+@pytest.fixture
+async def playground(ground: Playground, operator_connection: Connection) -> AsyncIterator[Playground]:
+    async with reporting_to(ground, operator_connection):
         yield ground
+
+
+@asynccontextmanager
+async def reporting_to(ground: Playground, connection: Connection) -> AsyncIterator[None]:
+    """Run the operator until the block ends, from when it takes reports."""
+    namespace = ground.people.namespace
+    ground.connection = msgspec.structs.replace(connection, namespace=namespace)
+    configuration = configure(ground.port)
+    async with operating(ground.connection, namespace, configuration=configuration) as ground.running:
+        await eventually(lambda: is_serving(ground))
+        yield
 
 
 def configure(port: int, *, is_on: bool = True) -> Configuration:
@@ -342,6 +354,26 @@ async def test_who_may_not_report_is_told_so(playground: Playground) -> None:
     )
     assert "trainerStatus" not in await people.status()
     assert (await ask(playground, "POST", playground.url(), good, body)).code == 200
+
+
+async def test_an_operator_with_a_role_alone_says_that_it_may_not_ask_who_reports(
+    control_plane: ControlPlane, ground: Playground, tmp_path: Path
+) -> None:
+    """Reviews of tokens belong to no namespace, so no Role gives the right to them."""
+    grant_operator_role(control_plane, ground.people.namespace)
+    kubeconfig = str(control_plane.kubeconfig("operator-of-one-namespace"))
+    connection = load_connection({"KUBECONFIG": kubeconfig}, tmp_path)
+    with capture_logs() as logs:
+        async with reporting_to(ground, connection):
+            token = ground.issue(await start(ground))
+            reply = await ask(ground, "POST", ground.url(), token, b"{}")
+            assert (reply.code, reply.headers["Retry-After"]) == (503, "60")
+            with pytest.raises(Unavailable, match="may not create tokenreviews"):
+                await ground.report(token, 1)
+            assert ground.sent == ["TokenReview"]
+    [told] = [line for line in logs if line["log_level"] == "error"]
+    assert "by a ClusterRole" in told["remedy"]
+    assert "tokenreviews" in told["error"]
 
 
 def build_pod(name: str, labels: Json | None = None) -> Json:
