@@ -17,7 +17,13 @@ from runner.lab import Lab, is_process_alive, replicated_job
 from trainwright.api.meta import ObjectKey
 from trainwright.runner.executors.leftovers import end_leftovers
 from trainwright.runner.supervisor.daemon import end_supervisor, hurry_supervisor, start_supervisor
-from trainwright.runner.supervisor.supervisor_lock import SupervisorLock, find_live_supervisor, holding
+from trainwright.runner.supervisor.job_folder import forget_job
+from trainwright.runner.supervisor.supervisor_lock import (
+    SupervisorLock,
+    find_live_supervisor,
+    holding,
+    list_marked,
+)
 
 DRIVER = Path(__file__).parents[1] / "driver.py"
 ENDLESS = (
@@ -248,6 +254,28 @@ async def test_a_job_deleted_after_its_supervisor_was_killed_leaves_nothing(lab:
     assert await command(lab, "lost") == []
     assert lab.processes() == set()
     assert not lab.paths.job(uid).root.exists()
+
+
+def list_temporary() -> list[str]:
+    return [str(folder) for folder in Path("/tmp").glob("tw-*")]
+
+
+async def test_a_job_that_is_removed_unreported_after_its_supervisor_was_killed_leaves_nothing(
+    lab: Lab,
+) -> None:
+    """Nobody looked at it in between; its pod's temporary folder is written down in the folder that goes."""
+    uid, supervisor = await start_endless(lab)
+    (record,) = lab.paths.job(uid).pods.glob("*/host-paths.json")
+    temporary = json.loads(record.read_text())["temporary"]
+    assert temporary in list_temporary()
+    await kill(lab, supervisor)
+    await lab.cluster.delete(lab.key())
+
+    assert forget_job(lab.paths, uid)
+    assert lab.processes() == set()
+    assert temporary not in list_temporary()
+    assert not lab.paths.job(uid).root.exists()
+    assert list_marked(lab.paths) == []
 
 
 async def test_starting_a_job_whose_supervisor_was_killed_reports_it_first(lab: Lab) -> None:

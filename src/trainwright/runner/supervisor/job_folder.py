@@ -22,5 +22,10 @@ def forget_job(paths: StatePaths, uid: str) -> bool:
     with holding(paths, uid) as lock:
         if lock is None:
             return False
+        # Its supervisor may have been killed: what its pods had elsewhere is written down in this folder.
+        # Imported here, as most commands remove nothing and should not wait for it.
+        from trainwright.runner.executors.leftovers import end_leftovers
+
+        end_leftovers(paths.job(uid))
         remove_job(paths, uid)
     return True
