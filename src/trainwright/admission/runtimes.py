@@ -229,8 +229,8 @@ def _list_network_warnings(job_set: Json, policy: MLPolicy | None) -> Iterator[s
     if network.get("subdomain") and network.get("enableDNSHostnames") is not False:
         yield (
             f"{JOB_SET_PATH}.network.subdomain is the same for all jobs of the runtime: JobSet makes one "
-            "Service for it, which finds the pods of the first of them in a namespace, so no other one's find "
-            "each other; leave it out for one of each job's own"
+            "Service for it, which finds the pods of the first of them in a namespace, so no other one's "
+            "find each other; leave it out for one of each job's own"
         )
     if choices and network.get("enableDNSHostnames") is False:
         yield (
