@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -193,3 +194,20 @@ def test_the_deadline_tells_what_was_in_the_way_until_then() -> None:
         "the job did not end within activeDeadlineSeconds (8 s); until then:"
     )
     assert cause_of(world).message.endswith("0/1 nodes")
+
+
+def test_a_job_never_ends_before_it_began_whatever_clock_its_job_set_is_told_by() -> None:
+    """JobSet's controller runs on another machine, whose clock may be behind."""
+    world = start()
+    began = world.status.start_time
+    assert began is not None
+    ended = {
+        "type": "Completed",
+        "status": "True",
+        "reason": "AllJobsCompleted",
+        "message": "",
+        "lastTransitionTime": (began - timedelta(hours=1)).isoformat(),
+    }
+    world.merge("JobSet", JOB, {"status": {"conditions": [ended]}})
+    world.rest()
+    assert (world.status.phase, world.status.completion_time) == ("Complete", began)

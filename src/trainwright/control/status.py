@@ -75,6 +75,7 @@ def build_final_status(view: View, runtime: Runtime | None, ending: Ending, now:
     Counters of work that goes on are zero: the pods that are left are being ended (cases R07, B013).
     """
     before = view.status
+    started, ended = get_start_time(view, now), truncate_to_seconds(ending.at)
     counted = _count_at_end(view) or build_jobs_status(view, Plan(runtime=runtime)) or ()
     end = Condition(
         type=ending.type,
@@ -97,8 +98,9 @@ def build_final_status(view: View, runtime: Runtime | None, ending: Ending, now:
         jobs_status=jobs_status or None,
         trainer_status=before.trainer_status,
         phase=ending.type,
-        start_time=get_start_time(view, now),
-        completion_time=truncate_to_seconds(ending.at),
+        start_time=started,
+        # By the clock of JobSet's controller, which may be behind ours: nothing ends before it began.
+        completion_time=max(ended, started or ended),
         restarts=_get_restarts(view, counted),
         cause=ending.cause,
         runtime_snapshot=before.runtime_snapshot,
