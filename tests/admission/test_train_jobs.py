@@ -31,6 +31,7 @@ from trainwright.api.trainjob import (
     InitializerSource,
     RuntimePatch,
     RuntimeRef,
+    SecretRef,
     Trainer,
     TrainJob,
     TrainJobSpec,
@@ -391,6 +392,14 @@ INITIALIZERS: dict[str, tuple[TrainJob, Runtime, list[str]]] = {
         [],
     ),
 }
+
+
+def test_a_secret_without_a_name_is_refused_where_it_stands() -> None:
+    """The API server would refuse the pods."""
+    job = train_job(initializer=Initializer(dataset=InitializerSource(secret_ref=SecretRef())))
+    assert messages(validate(job, dataset_step(FETCHING))) == [
+        "spec.initializer.dataset.secretRef.name: required; name the Secret whose keys the initializer gets as variables, or remove secretRef"
+    ]
 
 
 @pytest.mark.parametrize("case", INITIALIZERS.values(), ids=INITIALIZERS)

@@ -39,7 +39,16 @@ def find_initializer_errors(
         ("model", ANCESTOR_MODEL_INITIALIZER, initializer.model),
     )
     subject = f"{runtime.kind} {runtime.metadata.name!r}"
-    return [
+    nameless = [
+        refuse(
+            f"spec.initializer.{field}.secretRef.name",
+            Rule.REQUIRED,
+            "required; name the Secret whose keys the initializer gets as variables, or remove secretRef",
+        )
+        for field, _, source in steps
+        if source is not None and source.secret_ref is not None and not source.secret_ref.name
+    ]
+    return nameless + [
         refuse(
             "spec.runtimeRef",
             Rule.INVALID,
