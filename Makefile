@@ -46,6 +46,7 @@ ENVS := export TRAINWRIGHT_FRAMEWORKS_ENV="$$(scripts/environment frameworks)" \
 FULL_ENVS := export TRAINWRIGHT_SDK_ENV="$$(scripts/environment sdk)" \
 	TRAINWRIGHT_DEEPSPEED_ENV="$$(scripts/environment deepspeed)" \
 	TRAINWRIGHT_TENSORFLOW_ENV="$$(scripts/environment tensorflow)" \
+	TRAINWRIGHT_PADDLE_ENV="$$(scripts/environment paddle)" \
 	TRAINWRIGHT_TORCHTUNE_ENV="$$(scripts/environment torchtune)"
 
 # With Go, tests run against a real Kubernetes control plane; without it they say loudly that they did not.

@@ -16,7 +16,7 @@ import yaml
 from cli.program import Program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-_HEAVY = ("DEEPSPEED", "TENSORFLOW", "TORCHTUNE")
+_HEAVY = ("DEEPSPEED", "PADDLE", "TENSORFLOW", "TORCHTUNE")
 # A bound, not an expectation: what an example does in seconds takes long beside other tests on two cores.
 PATIENCE_SECONDS = 200
 

@@ -41,6 +41,7 @@ OF_PYTHON = {
     "LightGBM": ("frameworks", "lightgbm"),
     "MLX": ("frameworks", "mlx"),
     "TensorFlow": ("tensorflow", "tensorflow-cpu"),
+    "PaddlePaddle": ("paddle", "paddlepaddle"),
     "DeepSpeed": ("deepspeed", "deepspeed"),
     "TorchTune": ("torchtune", "torchtune"),
 }
