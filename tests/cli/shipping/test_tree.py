@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import threading
 
 import pytest
 
@@ -68,3 +70,26 @@ def test_what_cannot_be_read_is_named(tmp_path):
     (tmp_path / "closed").chmod(0)
     with pytest.raises(UsageError, match=r"closed cannot be read: .*\.trainwrightignore"):
         read_tree(tmp_path)
+
+
+def test_what_comes_and_goes_meanwhile_is_no_mistake(tmp_path):
+    """As the temporary files of editors, and of other programs that are at work in the directory."""
+    (tmp_path / "train.py").write_text("x")
+    done = threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            (tmp_path / "cache" / "inner").mkdir(parents=True)
+            for number in range(20):
+                (tmp_path / "cache" / f"{number}.tmp").write_text("x")
+                (tmp_path / "cache" / "inner" / f"{number}.tmp").write_text("x")
+            shutil.rmtree(tmp_path / "cache")
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        for _ in range(200):
+            assert "train.py" in {entry.path for entry in read_tree(tmp_path)}
+    finally:
+        done.set()
+        other.join()

@@ -75,7 +75,7 @@ def read_tree(root: Path) -> list[Entry]:
     if size > MOST_UNPACKED_BYTES:
         why = f"holds {size / 1e6:.0f} MB, and at most {MOST_UNPACKED_BYTES / 1e6:.0f} MB can be sent along"
         raise TooMuchCode(root, why, list_largest([(item.path, item.size) for item in found]))
-    return [_read(root, item) for item in found]
+    return [entry for item in found if (entry := _read(root, item)) is not None]
 
 
 def list_largest(sizes: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -96,6 +96,10 @@ class _Walk(msgspec.Struct, frozen=True):
             rules = _add_rules(rules, build_rules(_read_ignore_files(self.root / folder, place)))
         try:
             names = [entry.name for entry in (self.root / folder).iterdir()]
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if folder:
+                return  # somebody else's temporary folder
+            raise UsageError(_cannot_read(str(self.root), error)) from error
         except OSError as error:
             raise UsageError(_cannot_read(folder or str(self.root), error)) from error
         for name in names:
@@ -159,7 +163,8 @@ def _read_text(path: Path) -> str | None:
         raise UsageError(_cannot_read(str(path), error)) from error
 
 
-def _read(root: Path, item: _Found) -> Entry:
+def _read(root: Path, item: _Found) -> Entry | None:
+    """Return what was found, None where it has gone since: editors and tools have temporary files."""
     path = root / item.path
     mode = item.mode & _PERMISSIONS
     if stat.S_ISDIR(item.mode):
@@ -170,6 +175,8 @@ def _read(root: Path, item: _Found) -> Entry:
             _check_link(item.path, target)
             return Entry(path=item.path, mode=_PERMISSIONS, target=target)
         return Entry(path=item.path, mode=mode, content=path.read_bytes())
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise UsageError(_cannot_read(item.path, error)) from error
 
