@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,6 +118,6 @@ def list_processes(marker: str) -> list[int]:
     return found
 
 
-def has_program(name: str) -> bool:
-    """Say whether a program is on the PATH."""
-    return shutil.which(name) is not None
+def terminated(status: PodStatus, number: int = 0) -> Any:
+    """Return how a container of the pod ended, None where it has not."""
+    return status.container_statuses[number].state.terminated
