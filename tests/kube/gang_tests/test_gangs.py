@@ -246,3 +246,22 @@ async def test_the_pod_group_of_somebody_else_is_left_alone_and_told(
     assert "controller" in status["cause"]["message"].lower()
     assert await people.find(GROUP) == group
     assert await people.find("JobSet") is None
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("policy", "pod"), SCHEDULERS.values(), ids=SCHEDULERS)
+async def test_a_job_that_may_begin_with_fewer_nodes_is_placed_where_not_all_fit(
+    people: People, operator_connection: Connection, device: str, policy: Json, pod: Json
+) -> None:
+    """Eight pods, of which four are enough, for six devices: six are placed. A gang of eight would wait."""
+    made = gang_runtime(policy, trainer(ends=False, pod=pod))
+    made["spec"]["mlPolicy"]["torch"] = {"elastic": {"minNodes": 4, "maxNodes": 8}}
+    await people.create(made)
+    size = {"numNodes": 8, "resourcesPerNode": needing(device)}
+    async with operating(operator_connection, people.namespace):
+        await people.create(train_job("demo", "gang", trainer=size))
+
+        async def are_six_placed() -> bool:
+            return await count_placed(people, "demo") == 6
+
+        await eventually(are_six_placed, PATIENCE_SECONDS)
