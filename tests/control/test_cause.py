@@ -335,6 +335,28 @@ def test_a_volume_that_cannot_be_mounted_tells_only_by_an_event() -> None:
     assert cause.message.endswith('secret "X" not found')
 
 
+TOO_EARLY = {
+    "whose pod it is": (
+        'failed to fetch token: serviceaccounts "default" is forbidden: User "system:node:a" cannot create '
+        'resource "serviceaccounts/token" in API group "" in the namespace "ns": no relationship found '
+        "between node 'a' and this object"
+    ),
+    "what is in a ConfigMap": "failed to sync configmap cache: timed out waiting for the condition",
+}
+
+
+@pytest.mark.parametrize("message", TOO_EARLY.values(), ids=TOO_EARLY)
+@pytest.mark.parametrize(("count", "told"), [(None, False), (1, False), (2, False), (3, True)])
+def test_what_the_kubelet_cannot_know_yet_is_no_cause_until_it_stays_so(
+    count: int | None, told: bool, message: str
+) -> None:
+    """1. A pod is given to a node. 2. The kubelet asks for its token before the API server's authorizer has
+    heard of that, and is refused. 3. It asks again."""
+    refused = msgspec.structs.replace(event("Pod", POD, "FailedMount", message, 3), count=count)
+    cause = world_with_pods([CREATING], [refused]).status.cause
+    assert (cause is not None) is told
+
+
 @pytest.mark.parametrize(
     "reason", ["FailedScheduling", "Failed", "InspectFailed", "BackOff", "ErrImageNeverPull"]
 )

@@ -215,12 +215,17 @@ def _find_not_started(pod: Pod, events: Sequence[Event]) -> Evidence | None:
         return None
     if not any(s.state.waiting and s.state.waiting.reason in _NORMAL_WAITING for s in _list_main(pod)):
         return None
-    telling = [event for event in events if event.reason not in _TOLD_ELSEWHERE]
+    telling = [event for event in events if event.reason not in _TOLD_ELSEWHERE and not _is_passing(event)]
     event = find_newest_event("Pod", pod.metadata.name, telling)
     if event is None:
         return None
     evidence = _build(pod, Force.NOT_STARTED, event.reason, f"{describe_pod(pod)}: {event.message}")
     return msgspec.structs.replace(evidence, at=get_first_time(event))
+
+
+def _is_passing(event: Event) -> bool:
+    """Say whether the kubelet only was too early: it tries again after half a second."""
+    return _TOO_EARLY.search(event.message) is not None and (event.count or 1) < _TRIES_TO_BELIEVE
 
 
 def _build(pod: Pod, force: Force, reason: str, message: str) -> Evidence:
@@ -249,6 +254,14 @@ _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 _TOLD_ELSEWHERE: Final = frozenset(
     {"FailedScheduling", "Failed", "InspectFailed", "BackOff", "ErrImageNeverPull"}
 )
+
+# The node authorizer learns by a watch of its own that a pod was given to a node, and refuses the node all
+# that belongs to the pod until then, tokens too. What a pod mounts the kubelet has to read first, and waits
+# for a second.
+_TOO_EARLY: Final = re.compile(
+    r"no relationship found between node|failed to sync (?:secret|configmap) cache"
+)
+_TRIES_TO_BELIEVE: Final = 3
 
 # The two alternate as the kubelet tries and pauses: one reason, else each turn would be a status write.
 _SAME_REASONS: Final = {"ErrImagePull": "ImagePullBackOff"}
