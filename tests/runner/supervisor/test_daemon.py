@@ -197,9 +197,30 @@ async def test_the_next_job_runs_after_a_supervisor_was_killed(lab: Lab) -> None
 
 
 async def test_a_supervisor_that_was_killed_while_it_suspended_leaves_a_suspended_job(lab: Lab) -> None:
-    """The pod ignores SIGTERM, so that the supervisor waits for it when it is killed."""
+    await kill_while_suspending(lab)
+
+    assert await command(lab, "lost") == ["demo"]
+    assert await lab.conditions() == {"Suspended": ("True", "Suspended")}
+    assert await lab.list("Pod") == []
+
+
+async def test_whoever_follows_a_supervisor_that_was_killed_while_it_suspended_cleans_up(lab: Lab) -> None:
+    uid = await kill_while_suspending(lab)
+    (record,) = lab.paths.job(uid).pods.glob("*/host-paths.json")
+    temporary = json.loads(record.read_text())["temporary"]
+    assert temporary in list_temporary()
+
+    assert await command(lab, "start", "demo") == [True]
+    await until_idle(lab, uid)
+    assert await lab.conditions() == {"Suspended": ("True", "Suspended")}
+    assert await lab.list("Pod") == []
+    assert temporary not in list_temporary()
+
+
+async def kill_while_suspending(lab: Lab) -> str:
+    """Kill the supervisor while it waits for a pod that ignores SIGTERM; return the job's uid."""
     deaf = 'trap "" TERM; echo runs > "$WORK/runs-demo-0"; while :; do sleep 0.02; done'
-    await lab.submit(replicated_job("node", deaf, step="trainer", pod={"terminationGracePeriodSeconds": 60}))
+    await lab.submit(replicated_job("node", deaf, step="trainer"))
     await command(lab, "start", "demo")
     await lab.until_file("runs-demo-0")
     await lab.until(lab.running_pods)
@@ -209,10 +230,7 @@ async def test_a_supervisor_that_was_killed_while_it_suspended_leaves_a_suspende
     await lab.suspend()
     await lab.until(lambda: is_suspending(lab), "the supervisor suspends")
     await kill(lab, supervisor.process.pid)
-
-    assert await command(lab, "lost") == ["demo"]
-    assert await lab.conditions() == {"Suspended": ("True", "Suspended")}
-    assert await lab.list("Pod") == []
+    return uid
 
 
 async def is_suspending(lab: Lab) -> bool:

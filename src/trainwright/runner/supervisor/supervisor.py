@@ -230,7 +230,7 @@ class Supervisor:
             ),
             **build_json(report.status),
         }
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(NotFound, Conflict):
             await self._engine.cluster.patch_status(
                 self._job.key,
                 {"metadata": {"uid": self._job.uid}, "status": {"trainerStatus": status}},

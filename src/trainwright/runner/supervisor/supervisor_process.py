@@ -17,6 +17,7 @@ from trainwright.plugins import load_frameworks
 from trainwright.render import render
 from trainwright.runner.controllers.shell import Controllers
 from trainwright.runner.executor import Executor
+from trainwright.runner.executors.leftovers import end_leftovers
 from trainwright.runner.pods.pod_context import Surroundings
 from trainwright.runner.pods.pod_devices import PodDevices
 from trainwright.runner.progress.package import PYTHON_PATH_ENV, build_python_path, path_for_jobs
@@ -57,6 +58,8 @@ async def supervise(
             tell(Handshake(BUSY))
             return
         was_lost = get_mark(paths, job.uid).exists()
+        if was_lost:
+            end_leftovers(paths.job(job.uid))
         controllers = Controllers(cluster, key, job.uid, read_clock)
         job_set = await controllers.get_job_set() if was_lost else None
         if job_set is not None and not job_set["spec"].get("suspend"):
