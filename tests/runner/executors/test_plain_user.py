@@ -12,7 +12,7 @@ import pytest
 from runner.plain_user import run_tests_as_plain_user
 
 HERE = Path(__file__).parent
-FILES = ("test_process.py", "test_containment.py", "test_torchrun.py")
+FILES = ("test_channel.py", "test_process.py", "test_containment.py", "test_torchrun.py")
 
 
 @pytest.mark.slow
