@@ -30,8 +30,10 @@ from trainwright.control.status import find_finished_condition
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 RUNTIME = "troubled"
-# The kubelet looks at the disk use of containers every 10 s, and pulls again after 10 s.
-PATIENCE_SECONDS = 90.0
+# The kubelet looks at the disk use of containers every 10 s, and pulls again after 10 s. All pods start at
+# once: on two cores that have other work the last of them came to rest after 88 s.
+PATIENCE_SECONDS = 300.0
+LOOK_SECONDS = 30.0  # at least so often, whether anything changed or not
 
 Act = Callable[[Cluster, str, Sequence[Json]], None]
 
@@ -151,7 +153,7 @@ class _Observation:
                 observed.seconds = elapsed
                 observed.status_writes = kube.status_writes[namespace]
                 self._settle(name)
-            await self._wait(changed, min(again or PATIENCE_SECONDS, PATIENCE_SECONDS))
+            await self._wait(changed, min(again or LOOK_SECONDS, LOOK_SECONDS))
         return observed
 
     async def _act(self, kube: KubeCluster, situation: Situation, namespace: str) -> bool:

@@ -18,7 +18,7 @@ from kube.node_tests.situations import (
 from trainwright.api.meta import Json
 from trainwright.control.status import find_finished_condition
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)  # the first pays for the cluster and for all situations
 
 SLEEP = {"command": ["sleep", "300"]}
 
