@@ -65,6 +65,14 @@ async def test_a_job_gets_keys_and_hosts_before_its_job_set_and_ends_with_its_la
     assert not any("secrets" in read for read in operator.transport.reads)
 
 
+async def test_a_job_of_no_nodes_launches_nothing_and_is_complete(people: People, operator: Running) -> None:
+    await people.create(runtime())
+    await people.create(mpi_job(0))
+    status = await people.until_phase("Complete")
+    assert {entry["name"]: entry["succeeded"] for entry in status["jobsStatus"]} == {"node": 1, "launcher": 1}
+    await people.until_pods(0)
+
+
 async def test_the_keys_are_a_pair_that_belongs_to_the_job_and_can_never_change(
     people: People, operator: Running
 ) -> None:
