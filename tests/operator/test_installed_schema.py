@@ -53,6 +53,7 @@ def test_a_definition_of_another_version_lacks_everything(change: Json) -> None:
         "spec.podGroupPolicy",
         "spec.template",
         "spec.ttlSecondsAfterFinished",
+        "spec.propagatedLabels",
     ]
 
 
