@@ -24,7 +24,8 @@ from trainwright.errors import NotFound, UserError
 from trainwright.runner.controllers.train_job_state import is_finished, is_foreign, is_suspended
 from trainwright.runner.supervisor.supervisor_lock import SupervisorLock, find_live_supervisor
 
-PATIENCE_SECONDS: Final = 10.0
+# More than whoever reports a lost job gives its processes, twice, to go.
+PATIENCE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.01
 
 
