@@ -44,7 +44,8 @@ UNTOUCHED = {
     "one that has a status": (build_job(60, status=TrainJobStatus(phase="Queued")), None),
     "one that is left alone": (
         build_job(60),
-        "nobody has looked at the job yet: is the operator running? (its pods are in kubeflow-system)",
+        "nobody has looked at the job yet: is the operator running? (its pods are in kubeflow-system; one "
+        "that watches another namespace leaves the job alone)",
     ),
     "one that is another's": (
         build_job(60, managed_by="kueue.x-k8s.io/multikueue"),

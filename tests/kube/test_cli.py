@@ -125,6 +125,9 @@ async def test_a_stopped_job_has_failed_for_good_and_its_pods_are_gone(
     assert (done.returncode, done.stderr) == (0, "demo stopped\n")
     assert (await people.until_phase("Failed"))["cause"]["reason"] == "Stopped"
     assert (await caller.call("stop", "demo")).stderr == "demo is already Failed\n"
+    logs = await caller.call("logs", "demo")
+    assert (logs.returncode, logs.stdout) == (0, "")
+    assert logs.stderr == "no pod of demo is left, nor what it printed; the job is Failed\n"
     done = await caller.call("wait", "demo", "--for", "complete")
     assert done.returncode == 1
     assert "Stopped" in done.stderr
@@ -159,9 +162,10 @@ async def test_run_sends_the_directory_and_the_job_owns_it(
 ) -> None:
     caller.program.write("train.py", SCRIPT)
     await people.create(runtime(nodes=2))
-    name = (
-        await caller.succeed("run", "train.py", "--runtime", "plain", "--detach", "--", "$(HOME)")
-    ).strip()
+    done = await caller.call("run", "train.py", "--runtime", "plain", "--detach", "--", "$(HOME)")
+    assert done.returncode == 0, done.stderr
+    name = done.stdout.strip()
+    assert f"`trainwright logs {name} --follow --on kubernetes -n {people.namespace}`" in done.stderr
     job = await people.find("TrainJob", name)
     assert job is not None
     (carrier,) = [item for item in await people.list("ConfigMap") if "binaryData" in item]

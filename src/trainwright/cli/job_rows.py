@@ -83,7 +83,10 @@ def explain_untouched(train_job: TrainJob, now: datetime) -> str | None:
     managed_by = train_job.spec.managed_by if train_job.spec else None
     if managed_by not in (None, CONTROLLER_NAME):
         return f"spec.managedBy leaves the job to {managed_by}, which has not looked at it yet"
-    return f"nobody has looked at the job yet: is the operator running? (its pods are in {DEFAULT_NAMESPACE})"
+    return (
+        f"nobody has looked at the job yet: is the operator running? (its pods are in {DEFAULT_NAMESPACE}; "
+        "one that watches another namespace leaves the job alone)"
+    )
 
 
 def format_nodes(train_job: TrainJob, runtime_nodes: Mapping[ObjectKey, int]) -> str:

@@ -84,17 +84,21 @@ async def _logs(target: Target, namespace: str, name: str, request: LogRequest, 
 
 async def _explain_silence(target: Target, job: TrainJob, request: LogRequest) -> None:
     from trainwright.cli.console import say
-    from trainwright.cli.job_rows import get_phase
+    from trainwright.cli.job_rows import get_phase, is_finished
+    from trainwright.cli.target_names import TargetName
     from trainwright.errors import NotFound
 
     rank, name = request.rank, job.metadata.name
+    is_cluster = target.name is TargetName.KUBERNETES
     seen = await target.list_ranks(job.metadata)
-    ranks = sorted({*seen, *range(_count_ranks(job))})
+    ranks = sorted({*seen, *range(_count_nodes(job) if is_cluster else _count_processes(job))})
     if rank is not None and seen and rank not in ranks:
         raise NotFound("Rank", str(rank), f"{name} has ranks {', '.join(map(str, ranks))}")
     if rank is not None and not seen and await _has_output(target, job):
         raise NotFound("Rank", str(rank), _MIXED.format(name=name))
-    if request.previous:
+    if is_cluster and not seen and is_finished(job):
+        say(f"no pod of {name} is left, nor what it printed; the job is {get_phase(job)}")
+    elif request.previous:
         say(f"no container of {name} was restarted in its pod")
     elif rank is not None:
         say(f"rank {rank} of {name} has printed nothing; the job is {get_phase(job)}")
@@ -102,10 +106,16 @@ async def _explain_silence(target: Target, job: TrainJob, request: LogRequest) -
         say(f"{name} is {get_phase(job)} and has printed nothing")
 
 
-def _count_ranks(job: TrainJob) -> int:
-    """Return how many ranks the job itself asks for; 0 where it leaves that to its runtime."""
+def _count_nodes(job: TrainJob) -> int:
+    """Return how many training nodes the job itself asks for; 0 where it leaves that to its runtime."""
     trainer = job.spec.trainer if job.spec else None
-    return (trainer.num_nodes or 0) * (trainer.num_proc_per_node or 0) if trainer else 0
+    return (trainer.num_nodes or 0) if trainer else 0
+
+
+def _count_processes(job: TrainJob) -> int:
+    """Return how many processes the job itself asks for; 0 where it leaves that to its runtime."""
+    trainer = job.spec.trainer if job.spec else None
+    return _count_nodes(job) * ((trainer.num_proc_per_node or 0) if trainer else 0)
 
 
 async def _has_output(target: Target, job: TrainJob) -> bool:

@@ -200,7 +200,7 @@ async def _start_and_leave(target: Target, asked: Asked, output: OutputFormat) -
     train_job = await _start(target, asked)
     if wants_table(output):
         write_data(train_job.metadata.name)
-        say(f"follow it with `trainwright logs {train_job.metadata.name} --follow`")
+        say(f"follow it with `trainwright logs {train_job.metadata.name} --follow{_name_place(target)}`")
     else:
         print_object(build_object(train_job), output)
 
@@ -229,9 +229,18 @@ async def _start_and_follow(target: Target, asked: Asked, output: OutputFormat) 
         raise typer.Exit(128 + follower.signal_received)
     if get_phase(ended) == "Suspended":
         name = ended.metadata.name
-        raise UserError(f"{name} was suspended; `trainwright resume {name}` lets it go on")
+        raise UserError(
+            f"{name} was suspended; `trainwright resume {name}{_name_place(target)}` lets it go on"
+        )
     if get_phase(ended) == "Failed":
         raise JobFailed(format_failure(ended))
+
+
+def _name_place(target: Target) -> str:
+    """Return the options by which another command finds the job, whatever that command's settings say."""
+    from trainwright.cli.target_names import TargetName
+
+    return "" if target.name is TargetName.LOCAL else f" --on {target.name} -n {target.namespace}"
 
 
 async def _read_ended(target: Target, ended: TrainJob) -> Json:
