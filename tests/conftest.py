@@ -49,5 +49,7 @@ def training_environment() -> Path:
             "NOT TESTED: no training environment; `make test` sets TRAINWRIGHT_TRAIN_ENV and installs it"
         )
     python = Path(chosen) / "bin" / "python"
-    subprocess.run([python, "-c", "import torch, sklearn"], check=True, timeout=120)
+    # Looked for, not imported: that takes many seconds, and on a busy machine minutes.
+    look = "from importlib.util import find_spec; assert find_spec('torch') and find_spec('sklearn')"
+    subprocess.run([python, "-c", look], check=True, timeout=120)
     return Path(chosen)
