@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from trainwright.runner.pods.ports import reserve_port
 
 # A bound, not an expectation: ranks share two cores with the other tests, and a start alone may take long.
 PATIENCE_SECONDS = 200
@@ -59,8 +61,8 @@ async def run_torchrun(
 ) -> AsyncIterator[Torchrun]:
     """Start `torchrun WORDS` as (nodes, processes per node) in a training environment; stop what is left."""
     nodes, processes = shape
-    with socket.create_server(("", 0)) as free:
-        port = free.getsockname()[1]
+    # Kept from tests that run at the same time, and not of those that systems give to connections.
+    reserved = reserve_port(Path(tempfile.gettempdir()) / "trainwright-tests")
     common = {
         "PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "HOME": os.environ["HOME"],
@@ -70,7 +72,7 @@ async def run_torchrun(
         "PET_NNODES": str(nodes),
         "PET_NPROC_PER_NODE": str(processes),
         "PET_MASTER_ADDR": "127.0.0.1",
-        "PET_MASTER_PORT": str(port),
+        "PET_MASTER_PORT": str(reserved.port),
         **variables,
     }
     started = [
@@ -88,3 +90,4 @@ async def run_torchrun(
         yield job
     finally:
         await job.stop()
+        reserved.release()

@@ -310,6 +310,7 @@ async def test_what_the_cluster_alone_refuses_is_told_with_its_file_and_nothing_
     assert await people.find("TrainingRuntime", "other") is None
 
 
+@pytest.mark.timeout(300)
 async def test_waiting_outlives_a_restart_of_the_api_server(
     caller: Caller, people: People, operator: Running, control_plane: ControlPlane
 ) -> None:
@@ -327,7 +328,7 @@ async def test_waiting_outlives_a_restart_of_the_api_server(
                 if phases[-1] == "Complete":
                     return
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):  # an API server takes long to start beside other tests
         watching = asyncio.create_task(watch())
         await eventually(lambda: _is_true(bool(phases)))
         await asyncio.to_thread(control_plane.stop_apiserver)

@@ -118,6 +118,7 @@ async def test_following_waits_for_the_pod_and_says_what_it_waits_for(watcher: W
     assert watcher.take_rest() == []
 
 
+@pytest.mark.timeout(400)  # each break is followed by a pause, as in life
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     cuts=st.lists(st.integers(0, 400), max_size=4),
