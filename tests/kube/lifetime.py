@@ -7,6 +7,7 @@ all are started by one that lives as long as the process.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -15,7 +16,12 @@ from pathlib import Path
 from typing import IO
 
 # Put before a command. Where there is no setpriv, as on a Mac, programs outlive a run that is killed.
-DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
+DEATH_SIGNAL = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
+
+# The same for a program that this process starts itself. One that has lost us before it asked for the signal
+# never gets it, and does not begin.
+_BEGIN = ("sh", "-c", 'test "$PPID" = "$0" && exec "$@"', str(os.getpid()))
+DIE_WITH_PARENT = (*DEATH_SIGNAL, *_BEGIN) if DEATH_SIGNAL else ()
 
 _STARTER = ThreadPoolExecutor(1, "starter-of-programs")
 

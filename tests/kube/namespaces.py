@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from kube.lifetime import DIE_WITH_PARENT
+from kube.lifetime import DEATH_SIGNAL
 
 CGROUPS = Path("/sys/fs/cgroup")
 NETWORK = Path("/sys/class/net")
@@ -162,7 +162,7 @@ class Walls:
         assert self.init is not None
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [*_enter(self.init.pid), *DIE_WITH_PARENT, *map(str, command)],
+                [*_enter(self.init.pid), *DEATH_SIGNAL, *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
