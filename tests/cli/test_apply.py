@@ -121,7 +121,7 @@ def test_a_change_that_is_not_allowed_is_refused_with_its_place(program):
     program.write("job.yaml", job().replace("value: me", "value: you"))
     done = program.run("apply", "-f", "job.yaml")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("job.yaml:7:3: spec.trainer: ")
+    assert done.stderr.startswith("job.yaml:10:5: spec.trainer.env: ")
     assert get(program)["spec"]["trainer"]["env"][0]["value"] == "me"
 
 
