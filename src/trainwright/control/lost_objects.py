@@ -5,8 +5,9 @@ makes anew, for ever. Nothing has to watch them: the kubelet says which one a po
 hears that anyway. It is written again in the pass that tells so as the cause; the kubelet tries again by
 itself.
 
-A Secret gets new data. Pods that go on running see them as well once the kubelet has brought its copy up to
-date; those of a JobSet that starts again are all new.
+A Secret gets new data. Those of ours are immutable, and a kubelet that has pods with one gives new pods the
+same from memory, and misses nothing. So pods on several nodes may have different keys then; without the
+Secret those on other nodes would have none.
 """
 
 from __future__ import annotations

@@ -24,11 +24,12 @@ from kube.node_tests.mpi_image import (
     build_packaged_mpi_image,
 )
 from kube.node_tests.training import read_log, wait_until
-from kube.operating import eventually, operating
+from kube.operating import operating
 from trainwright.api.encoding import build_object
 from trainwright.api.meta import Json, ObjectKey
 from trainwright.cluster.kube.adapter import KubeCluster
 from trainwright.cluster.kube.config import load_connection
+from trainwright.errors import NotFound
 from trainwright.runtimes import load_shipped_runtimes
 
 pytest.importorskip("cryptography", reason="NOT TESTED: needs the extra `operator` (cryptography)")
@@ -219,49 +220,51 @@ async def test_a_shipped_runtime_runs_with_the_ssh_server_of_our_images(
     assert sorted(hosts) == sorted(["demo-launcher-0-0", "demo-node-0-0", "demo-node-0-1"] * 2)
 
 
-# The first launcher waits to be ended; those after it train.
-ONCE_THEN_TRAIN = "mkdir /notes/began 2> /dev/null && exec sleep 300; exec mpirun.openmpi hostname"
+GATE = "example.com/held-back"
 
 
-@pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    """A folder that the node sees at the same path, for whoever the pods run as."""
-    tmp_path.chmod(0o777)
-    return tmp_path
-
-
-async def test_keys_and_hosts_that_are_deleted_are_there_again_for_the_pods_of_a_restart(
-    kube: KubeCluster, real_cluster: Cluster, operator: None, namespace: str, image: str, notes: Path
+async def test_keys_and_hosts_that_are_deleted_are_there_again_for_the_pods_that_miss_them(
+    kube: KubeCluster, real_cluster: Cluster, operator: None, namespace: str, image: str
 ) -> None:
-    """1. All pods run. 2. Somebody deletes what they were started with. 3. A node fails: JobSet makes all
-    pods anew, and the kubelet finds nothing to mount. 4. The operator hears of that, and the job trains."""
+    """1. The pods are held back: no kubelet has seen what they mount. 2. Somebody deletes that. 3. The pods
+    are let go, and the kubelet finds nothing to mount. 4. The operator hears of that, and the job trains."""
     runtime = build_runtime(namespace, image, "a user")
-    template = runtime["spec"]["template"]["spec"]
-    template["failurePolicy"] = {"maxRestarts": 1}
-    for job in template["replicatedJobs"]:
-        pod = job["template"]["spec"]["template"]["spec"]
-        pod["volumes"] = [{"name": "notes", "hostPath": {"path": str(notes), "type": "Directory"}}]
-        pod["containers"][0]["volumeMounts"] = [{"name": "notes", "mountPath": "/notes"}]
+    for replicated_job in runtime["spec"]["template"]["spec"]["replicatedJobs"]:
+        pod = replicated_job["template"]["spec"]["template"]["spec"]
+        pod["schedulingGates"] = [{"name": GATE}]
     await kube.create(runtime)
-    job = build_job(namespace, "sh", 2, "-c", ONCE_THEN_TRAIN)
-    running = asyncio.create_task(run(kube, real_cluster, job))
+    running = asyncio.create_task(run(kube, real_cluster, build_job(namespace, "mpirun.openmpi", 2)))
+    keys = ObjectKey("Secret", namespace, "demo-mpi-ssh-auth")
 
-    async def has_begun() -> bool:
-        return running.done() or (notes / "began").exists()
+    async def let_go(role: str, *first: ObjectKey) -> None:
+        labels = {"jobset.sigs.k8s.io/replicatedjob-name": role}
 
-    await eventually(has_begun, 90)
-    secret = await kube.get(ObjectKey("Secret", namespace, "demo-mpi-ssh-auth"))
-    await kube.delete(ObjectKey("Secret", namespace, "demo-mpi-ssh-auth"))
-    await kube.delete(ObjectKey("ConfigMap", namespace, "demo-mpi-hostfile"))
-    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node"}
-    for pod in (await kube.list("Pod", namespace, labels)).items:
-        await kube.delete(ObjectKey("Pod", namespace, pod["metadata"]["name"]))
+        async def is_there() -> bool:
+            return running.done() or bool((await kube.list("Pod", namespace, labels)).items)
+
+        await wait_until(kube, namespace, is_there)
+        for key in first:
+            await kube.delete(key)
+        [pod] = (await kube.list("Pod", namespace, labels)).items
+        key = ObjectKey("Pod", namespace, pod["metadata"]["name"])
+        await kube.patch(key, {"spec": {"schedulingGates": None}})
+
+    await wait_until(kube, namespace, functools.partial(exists, kube, keys))
+    made = await kube.get(keys)
+    await let_go("node", keys, ObjectKey("ConfigMap", namespace, "demo-mpi-hostfile"))
+    await let_go("launcher")
     hosts = await running
     assert sorted(hosts) == sorted(["demo-launcher-0-0", "demo-node-0-0"] * 2)
-    again = await kube.get(ObjectKey("Secret", namespace, "demo-mpi-ssh-auth"))
-    assert again["metadata"]["uid"] != secret["metadata"]["uid"]
-    status = (await kube.get(ObjectKey("TrainJob", namespace, "demo")))["status"]
-    assert status["restarts"] == 1
+    assert (await kube.get(keys))["metadata"]["uid"] != made["metadata"]["uid"]
+    await kube.get(ObjectKey("ConfigMap", namespace, "demo-mpi-hostfile"))
+
+
+async def exists(kube: KubeCluster, key: ObjectKey) -> bool:
+    try:
+        await kube.get(key)
+    except NotFound:
+        return False
+    return True
 
 
 async def test_a_launcher_apart_runs_no_ranks(
