@@ -171,6 +171,32 @@ def test_following_right_after_the_start_waits_for_the_output(program):
     assert json.loads(lines[0]) == {"source": "node-0-0", "text": "step 0"}
 
 
+NEEDY = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: needy}
+spec:
+  runtimeRef: {name: plain}
+  trainer:
+    command: [sh, -c, echo $TOKEN]
+    env: [{name: TOKEN, valueFrom: {secretKeyRef: {name: absent, key: token}}}]
+"""
+SECRET = "{apiVersion: v1, kind: Secret, metadata: {name: absent}, stringData: {token: here}}"
+
+
+def test_who_follows_a_job_that_cannot_start_is_told_what_it_waits_for(program):
+    program.write("job.yaml", NEEDY)
+    program.write("secret.yaml", SECRET)
+    program.succeed("apply", "-f", "job.yaml")
+    with program.start("logs", "needy", "--follow") as following:
+        told = following.stderr.readline()
+        program.succeed("apply", "-f", "secret.yaml")
+        output, _ = following.communicate(timeout=60)
+    assert told.startswith("waiting for needy: Pod needy-node-0-0-")
+    assert told.endswith('container node: secret "absent" not found\n')
+    assert output == "[node-0-0] here\n"
+
+
 def test_a_node_is_a_rank_where_torchrun_starts_none(program):
     program.write("train.py", "import os\nprint('node', os.environ['JOB_COMPLETION_INDEX'], flush=True)\n")
     program.succeed("run", "--name", "nodes", "--runtime", "plain", "--nodes", "2", "train.py")

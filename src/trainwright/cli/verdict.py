@@ -51,6 +51,12 @@ def format_cause(cause: Cause) -> str:
     return "\n".join(lines)
 
 
+def format_waiting(name: str, cause: Cause) -> str:
+    """Return the cause in one line, for whoever waits for the output of the job."""
+    words = escape_controls(" ".join(cause.message.split()))
+    return f"waiting for {name}: {cause.kind} {cause.name}: {cause.reason}: {words}"
+
+
 def indent_message(message: str) -> str:
     """Return a message of several lines, continued under its first line and safe for a terminal."""
     return "\n  ".join(escape_controls(line) for line in message.strip().splitlines())

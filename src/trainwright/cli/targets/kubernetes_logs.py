@@ -29,6 +29,7 @@ from trainwright.cli.targets.kubernetes_pods import (
     list_containers,
 )
 from trainwright.cli.targets.log_cursor import LogCursor, StampedLines, parse_stamped
+from trainwright.cli.verdict import format_waiting
 from trainwright.cluster.kube.errors import ApiError, InvalidError, NotFoundError, is_retryable
 from trainwright.cluster.kube.requests import build_log
 from trainwright.cluster.kube.transport import Transport
@@ -330,9 +331,7 @@ class _Following:
             return f"waiting for {self._name}: {untouched}"
         status = train_job.status
         if status is not None and status.cause is not None:
-            cause = status.cause
-            words = " ".join(cause.message.split())
-            return f"waiting for {self._name}: {cause.kind} {cause.name}: {cause.reason}: {words}"
+            return format_waiting(self._name, status.cause)
         waiting = [text for pod in self._pods.values() if (text := _describe_waiting(pod))]
         if waiting:
             return f"waiting for {min(waiting)}"

@@ -21,10 +21,14 @@ from trainwright.cli.caller_python import CallerPython, find_caller_python
 from trainwright.cli.code_sources import CodeSource, RunWords, WorkingDirectory
 from trainwright.cli.entries import find_entry
 from trainwright.cli.files import get_working_directory
+from trainwright.cli.job_rows import is_finished
 from trainwright.cli.shipped_runtimes import provide_runtime
+from trainwright.cli.stopping import build_key
 from trainwright.cli.target_names import TargetName
 from trainwright.cli.targets import LogLine, LogRequest, Packed
 from trainwright.cli.targets.image_notice import list_ignored_images
+from trainwright.cli.verdict import format_waiting
+from trainwright.cli.watching import watch_train_job
 from trainwright.cluster.local.paths import StatePaths, build_state_paths
 from trainwright.cluster.local.store import LocalCluster
 from trainwright.cluster.port import Cluster
@@ -125,9 +129,12 @@ class LocalTarget:
         self,
         train_job: TrainJob,
         request: LogRequest,
-        tell: Callable[[str], None],  # noqa: ARG002 (pods are here at once)
+        tell: Callable[[str], None],
     ) -> AsyncIterator[LogLine]:
-        """Yield output of the job; when following, until its supervisor ends: it outlives the last line."""
+        """Yield output of the job; when following, until its supervisor ends: it outlives the last line.
+
+        Who follows is told what keeps the job from going on, each time that it is something else.
+        """
         if request.previous:
             raise UsageError("on this machine logs hold the output of every attempt: leave out --previous")
         job = self._paths.job(train_job.metadata.uid or "")
@@ -138,8 +145,24 @@ class LocalTarget:
             follow=request.follow,
             is_finished=lambda: find_live_supervisor(job) is None,
         )
-        async for line in lines:
-            yield LogLine(source=_name_source(train_job.metadata.name, line), text=line.text)
+        telling = asyncio.create_task(self._tell_causes(train_job, tell)) if request.follow else None
+        try:
+            async for line in lines:
+                yield LogLine(source=_name_source(train_job.metadata.name, line), text=line.text)
+        finally:
+            if telling is not None:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
+
+    async def _tell_causes(self, train_job: TrainJob, tell: Callable[[str], None]) -> None:
+        told = ""
+        async for seen in watch_train_job(self, build_key(train_job)):
+            cause = seen.status.cause if seen is not None and seen.status is not None else None
+            if seen is None or cause is None or is_finished(seen):
+                continue  # how it ended is told at the end
+            if (words := format_waiting(train_job.metadata.name, cause)) != told:
+                told = words
+                tell(words)
 
     async def list_ranks(self, meta: ObjectMeta) -> list[int]:
         """Return the ranks that have printed something."""
