@@ -433,12 +433,20 @@ class TestDevices:
             ({"containers": [{}]}, 0),
             ({"containers": [{"resources": {"limits": {"amd.com/gpu": "2"}}}] * 2}, 4),
             ({"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}]}, 1),
-            ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": 1}}}]}, 0),
             ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 99}}}]}, 1),
             (
                 {
                     "initContainers": [{"resources": {"limits": {"nvidia.com/gpu": 3}}}],
                     "containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}],
+                },
+                3,
+            ),
+            (
+                {
+                    "initContainers": [
+                        {"restartPolicy": "Always", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+                    ],
+                    "containers": [{"resources": {"limits": {"nvidia.com/gpu": 2}}}],
                 },
                 3,
             ),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trainwright.api.meta import Json
-from trainwright.api.quantity import parse_quantity
+from trainwright.gang.demand import sum_pod_requests
 from trainwright.runner.pods.devices import DeviceLease, Gpu, claim_gpus, list_gpus
 from trainwright.template.resources import DEFAULT_ACCELERATORS
 
@@ -41,15 +41,8 @@ class PodDevices:
 
 
 def count_devices(pod_spec: Json) -> int:
-    """Return how many GPUs a pod asks for: all its containers together, or the most of one init container."""
-
-    def count(container: Json) -> int:
-        limits = (container.get("resources") or {}).get("limits") or {}
-        return sum(parse_quantity(amount).ceil() for name, amount in limits.items() if is_gpu(name))
-
-    together = sum(count(container) for container in pod_spec.get("containers") or ())
-    alone = max((count(container) for container in pod_spec.get("initContainers") or ()), default=0)
-    return max(together, alone)
+    """Return how many GPUs a pod asks for, counted as a scheduler does."""
+    return sum(amount.ceil() for name, amount in sum_pod_requests(pod_spec).items() if is_gpu(name))
 
 
 def is_gpu(resource: str) -> bool:
