@@ -33,15 +33,26 @@ _PAUSE_SECONDS: Final = 0.01
 _FILE: Final = "processes.json"
 
 
-def record_children(job: JobPaths) -> None:
-    """Write down the child processes of this process, and theirs.
+class ProcessRecord:
+    """The processes of one job, in a file for whoever finds its supervisor dead.
 
-    A container's child is watched over by one of ours, and ends after it: its end is that of the container.
+    Children that this process has before it begins to supervise are none of the job's.
     """
-    identities = [identity for pid in _list_descendants() if (identity := read_identity(pid)) is not None]
-    draft = job.root / f".{_FILE}.{os.getpid()}"
-    draft.write_bytes(msgspec.json.encode(identities))
-    draft.replace(job.root / _FILE)
+
+    def __init__(self, job: JobPaths) -> None:
+        self._job = job
+        self._others = frozenset(_list_children(os.getpid()))
+
+    def update(self) -> None:
+        """Write down the child processes of this process, and theirs.
+
+        A container's child is watched over by one of ours, and ends after it, and with it the container.
+        """
+        children = [child for child in _list_children(os.getpid()) if child not in self._others]
+        theirs = [process for child in children for process in _list_children(child.pid)]
+        draft = self._job.root / f".{_FILE}.{os.getpid()}"
+        draft.write_bytes(msgspec.json.encode([*children, *theirs]))
+        draft.replace(self._job.root / _FILE)
 
 
 def end_leftovers(job: JobPaths) -> None:
@@ -78,19 +89,20 @@ def _wait_for_end(processes: Sequence[ProcessIdentity]) -> list[ProcessIdentity]
     return []
 
 
-def _list_descendants() -> list[int]:
+def _list_children(parent: int) -> list[ProcessIdentity]:
+    return [identity for pid in _list_child_pids(parent) if (identity := read_identity(pid)) is not None]
+
+
+def _list_child_pids(parent: int) -> list[int]:
     if not Path("/proc/self/task").is_dir():
         import psutil
 
-        return [child.pid for child in psutil.Process().children(recursive=True)]
-    children = _list_children("self")
-    return [*children, *(pid for child in children for pid in _list_children(str(child)))]
-
-
-def _list_children(process: str) -> list[int]:
+        with contextlib.suppress(psutil.Error):
+            return [child.pid for child in psutil.Process(parent).children()]
+        return []
     children: list[int] = []
     with contextlib.suppress(OSError):
-        for thread in Path("/proc", process, "task").iterdir():
+        for thread in Path(f"/proc/{parent}/task").iterdir():
             with contextlib.suppress(OSError):
                 children += map(int, (thread / "children").read_text().split())
     return children

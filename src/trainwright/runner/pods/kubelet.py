@@ -32,7 +32,7 @@ from trainwright.cluster.port import Cluster
 from trainwright.errors import Conflict, NotFound
 from trainwright.runner.controllers.shell import Clock, build_status_merge
 from trainwright.runner.executor import Executor, PodContext, PodRun
-from trainwright.runner.executors.leftovers import record_children
+from trainwright.runner.executors.leftovers import ProcessRecord
 from trainwright.runner.pods.devices import NotEnoughDevices
 from trainwright.runner.pods.pod_context import PodContexts
 from trainwright.runner.pods.pod_devices import PodDevices
@@ -65,6 +65,7 @@ class Kubelet:
         self._tools = tools
         self._wake = wake
         self._slots: dict[str, _Slot] = {}
+        self._record = ProcessRecord(job)
         self._is_hurried = False
 
     @property
@@ -135,7 +136,7 @@ class Kubelet:
 
         async def follow() -> None:
             try:
-                await slot.follow(self._tools, self._job, lease.uuids)
+                await slot.follow(self._tools, self._job, lease.uuids, self._record)
             finally:
                 lease.release()
 
@@ -231,19 +232,20 @@ class _Slot:
         self._log = log
         self._wake = wake
 
-    async def follow(self, tools: PodTools, job: JobPaths, devices: tuple[str, ...]) -> None:
+    async def follow(
+        self, tools: PodTools, job: JobPaths, devices: tuple[str, ...], record: ProcessRecord
+    ) -> None:
         """Start the pod and note what becomes of it, until it has ended."""
         try:
             self._context = await tools.contexts.build(self.pod, job, devices)
             self._run = await tools.executor.start(self.pod, self._context)
-            self._record(job)
+            self._update(record)
             self._started.set()
             self._note(self._run.status)
             while self.status.phase not in _FINAL:
                 status = await self._run.changed()
-                self._record(job)  # a container that starts later is another process
+                self._update(record)  # containers come and go while a pod lives
                 self._note(status)
-                self._record(job)  # containers come and go while a pod lives
         except Exception as error:  # noqa: BLE001 (the task ends here; the pod's status says why)
             self._log.exception("pod could not be run", error, pod=self.key.name)
             failed = msgspec.structs.replace(
@@ -275,9 +277,9 @@ class _Slot:
             self.task.cancel()
         self._wake()
 
-    def _record(self, job: JobPaths) -> None:
+    def _update(self, record: ProcessRecord) -> None:
         try:
-            record_children(job)
+            record.update()
         except OSError as error:
             # Only a crash would need it, and a full disk is no reason to end a pod that runs.
             self._log.warning("processes could not be recorded", pod=self.key.name, error=error)
