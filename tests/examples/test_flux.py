@@ -13,6 +13,7 @@ import pytest
 from cli.program import Program
 from examples.example_run import EXAMPLES, ExampleRun, find_environment
 from frameworks.flux.stand_in import write_stand_in
+from machine_path import using
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
@@ -32,9 +33,10 @@ def example(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ExampleR
         pytest.skip("NOT TESTED with Flux: there is no program flux on the PATH")
     else:
         program.path = (*program.path, str(Path(flux).parent))
-    yield made
-    for job in json.loads(program.succeed("list", "-o", "json"))["items"]:
-        program.run("delete", job["metadata"]["name"])
+    with using("/mnt/flux"):
+        yield made
+        for job in json.loads(program.succeed("list", "-o", "json"))["items"]:
+            program.run("delete", job["metadata"]["name"])
 
 
 def test_four_tasks_share_out_the_settings_and_the_last_one_names_the_best(example: ExampleRun) -> None:

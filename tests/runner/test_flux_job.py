@@ -11,12 +11,13 @@ import re
 import shutil
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from frameworks.flux.stand_in import read_calls, write_stand_in
+from machine_path import using
 from runner.lab import Lab
 from trainwright.api.encoding import build_object
 from trainwright.runner.executors.process import ProcessExecutor
@@ -38,7 +39,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 @pytest.fixture(params=["stand-in", "Flux"])
-async def lab_with_flux(request: pytest.FixtureRequest, lab: Lab) -> Lab:
+async def lab_with_flux(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[Lab]:
     """A lab whose jobs find a `flux` on their PATH, and a namespace for each pod."""
     found, refusal = await try_namespaces(os.geteuid())
     if not found.mount:
@@ -53,16 +54,21 @@ async def lab_with_flux(request: pytest.FixtureRequest, lab: Lab) -> Lab:
         }
     elif shutil.which("flux") is None:
         pytest.skip("NOT TESTED with Flux: there is no program flux on the PATH")
-    return lab
+    with using("/mnt/flux"):
+        yield lab
 
 
 @pytest.fixture
 def untouched() -> Iterator[None]:
-    """A machine without what the scripts write, and that it is so afterwards."""
-    if Path("/mnt/flux").exists():
-        pytest.skip("there is a /mnt/flux on this machine")
-    yield
-    assert not Path("/mnt/flux").exists()
+    """A machine without what the scripts write, and that it is so afterwards.
+
+    Without namespaces the volume of a pod becomes a link there, which pods of other tests must not follow.
+    """
+    with using("/mnt/flux", alone=True):
+        if Path("/mnt/flux").exists():
+            pytest.skip("there is a /mnt/flux on this machine")
+        yield
+        assert not Path("/mnt/flux").exists()
 
 
 async def submit(lab: Lab, *command: str, retries: int = 0) -> None:
