@@ -26,7 +26,6 @@ from trainwright.errors import NotFound
 
 QUEUE = "q"
 ONE_CPU: Json = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
-GREEN = {"key": "pool", "value": "green", "effect": "NoSchedule"}
 # What the machines of a flavor need of a pod.
 FLAVORS: Mapping[str, Json] = {
     "blue": {"nodeLabels": {"pool": "blue"}},

@@ -11,11 +11,11 @@ import pytest
 from trainwright.runner.pods.devices import (
     Gpu,
     NotEnoughDevices,
-    claim_devices,
     claim_gpus,
     list_gpus,
     parse_smi,
 )
+from trainwright.runner.pods.pod_devices import PodDevices
 
 INFORMATION = """Model: \t\t NVIDIA H200
 IRQ:   \t\t 132
@@ -129,6 +129,7 @@ def test_a_process_that_is_being_started_holds_no_gpu(tmp_path):
         os.close(copy)
 
 
-def test_wanting_none_touches_nothing(tmp_path):
-    assert claim_devices(tmp_path / "state", 0).uuids == ()
+async def test_wanting_none_touches_nothing(tmp_path):
+    lease = await PodDevices(tmp_path / "state", {}).claim({"containers": [{}]})
+    assert lease.uuids == ()
     assert not (tmp_path / "state").exists()

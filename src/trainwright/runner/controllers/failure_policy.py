@@ -16,7 +16,6 @@ from trainwright.runner.controllers.conditions import FAILED, RESTARTING, TRUE, 
 
 FAIL_JOB_SET: Final = "FailJobSet"
 RESTART_JOB_SET: Final = "RestartJobSet"
-RESTART_JOB_SET_AND_IGNORE: Final = "RestartJobSetAndIgnoreMaxRestarts"
 RESTART_JOB: Final = "RestartJob"
 RESTART_JOB_AND_IGNORE: Final = "RestartJobAndIgnoreMaxRestarts"
 

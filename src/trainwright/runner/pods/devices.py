@@ -74,17 +74,6 @@ def list_gpus(environment: Mapping[str, str], root: Path = Path("/")) -> tuple[G
     return found if visible is None else _select_visible(found, visible)
 
 
-def claim_devices(state_root: Path, count: int) -> DeviceLease:
-    """Hold `count` of the machine's GPUs that no other job of this user holds.
-
-    Raises NotEnoughDevices, and holds nothing, where there are not so many. No GPUs are looked for where none
-    are wanted.
-    """
-    if count == 0:
-        return DeviceLease((), ())
-    return claim_gpus(state_root / "devices", list_gpus(os.environ), count)
-
-
 def claim_gpus(locks: Path, gpus: Sequence[Gpu], count: int) -> DeviceLease:
     """Hold `count` of these GPUs; `locks` is the folder of the lock files, made where it is missing.
 
